@@ -1,0 +1,2 @@
+// Package proptest proves a backend.
+package proptest
