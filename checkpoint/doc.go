@@ -1,0 +1,3 @@
+// Package checkpoint says when a commit may be applied (the fence) and what it
+// does to the claim (the schedule). It is pure.
+package checkpoint
