@@ -1,0 +1,229 @@
+package value
+
+import (
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+)
+
+// misfit is one place where a value does not fit a schema.
+type misfit struct {
+	tokens []string
+	reason string
+}
+
+// firstMisfit is the first of a failed validation's misfits in path order. The
+// validator lists them in map order.
+func firstMisfit(invalid *jsonschema.ValidationError, data any) *Error {
+	all := misfits(invalid, data)
+	first := slices.MinFunc(all, func(a, b misfit) int {
+		if c := slices.CompareFunc(a.tokens, b.tokens, compareTokens); c != 0 {
+			return c
+		}
+		return strings.Compare(a.reason, b.reason)
+	})
+	var path jsontext.Pointer
+	for _, token := range first.tokens {
+		path = path.AppendToken(token)
+	}
+	return &Error{Path: string(path), Reason: first.reason}
+}
+
+// compareTokens orders array indexes as numbers.
+func compareTokens(a, b string) int {
+	i, aIsIndex := index(a)
+	j, bIsIndex := index(b)
+	if aIsIndex && bIsIndex {
+		return i - j
+	}
+	return strings.Compare(a, b)
+}
+
+func index(token string) (int, bool) {
+	if token == "" || len(token) > 1 && token[0] == '0' || strings.Trim(token, "0123456789") != "" {
+		return 0, false
+	}
+	i, err := strconv.Atoi(token)
+	return i, err == nil
+}
+
+// misfits flattens a validation error to the places that explain it; never empty.
+func misfits(e *jsonschema.ValidationError, data any) []misfit {
+	here := misfit{tokens: e.InstanceLocation}
+	switch k := e.ErrorKind.(type) {
+	case *kind.Schema, *kind.Group, *kind.AllOf, *kind.Reference:
+		var all []misfit
+		for _, cause := range e.Causes {
+			all = append(all, misfits(cause, data)...)
+		}
+		if len(all) > 0 {
+			return all
+		}
+		here.reason = "does not fit the schema"
+	case *kind.AnyOf:
+		return alternative(e, data)
+	case *kind.OneOf:
+		if len(k.Subschemas) == 0 {
+			return alternative(e, data)
+		}
+		here.reason = "fits more than one alternative of the schema"
+	case *kind.AdditionalProperties:
+		here.tokens = append(slices.Clone(here.tokens), slices.Min(k.Properties))
+		here.reason = "no such property is declared: declare it or leave it out"
+	case *kind.PropertyNames:
+		// The validator's place of this one is overwritten while it goes on.
+		here.tokens, _ = holder(data, len(e.InstanceLocation), k.Property)
+		here.tokens = append(here.tokens, k.Property)
+		here.reason = "the schema does not allow this property name"
+	default:
+		here.reason = misfitReason(e.ErrorKind)
+	}
+	return []misfit{here}
+}
+
+// alternative explains a value that fits no branch: by the only branch of its type,
+// where there is one, which is what an optional value needs.
+func alternative(e *jsonschema.ValidationError, data any) []misfit {
+	var close []misfit
+	branches := 0
+	for _, cause := range e.Causes {
+		found := misfits(cause, data)
+		otherType := slices.ContainsFunc(found, func(m misfit) bool {
+			return len(m.tokens) == len(e.InstanceLocation) && strings.HasPrefix(m.reason, typeReason)
+		})
+		if !otherType {
+			close = found
+			branches++
+		}
+	}
+	if branches == 1 {
+		return close
+	}
+	return []misfit{{tokens: e.InstanceLocation, reason: "fits no alternative of the schema"}}
+}
+
+// holder is the first object at a depth that has a property.
+func holder(data any, depth int, property string) (tokens []string, ok bool) {
+	switch data := data.(type) {
+	case map[string]any:
+		if depth == 0 {
+			_, ok = data[property]
+			return nil, ok
+		}
+		for _, name := range slices.Sorted(maps.Keys(data)) {
+			if below, ok := holder(data[name], depth-1, property); ok {
+				return append([]string{name}, below...), true
+			}
+		}
+	case []any:
+		if depth == 0 {
+			return nil, false
+		}
+		for i, element := range data {
+			if below, ok := holder(element, depth-1, property); ok {
+				return append([]string{strconv.Itoa(i)}, below...), true
+			}
+		}
+	}
+	return nil, false
+}
+
+const typeReason = "must be of type "
+
+// misfitReason says what the schema wants. It repeats nothing of the value.
+func misfitReason(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.Type:
+		return typeReason + strings.Join(k.Want, " or ") + ", not " + k.Got
+	case *kind.FalseSchema:
+		return "the schema allows nothing here: leave it out"
+	case *kind.Const:
+		return "must be " + schemaText(k.Want)
+	case *kind.Enum:
+		return "must be one of " + schemaText(k.Want)
+	case *kind.Format:
+		return "must be a valid " + k.Want
+	case *kind.Required:
+		return "must have " + properties(k.Missing)
+	case *kind.DependentRequired:
+		return "must have " + properties(k.Missing) + ", since it has " + strconv.Quote(k.Prop)
+	case *kind.MinProperties:
+		return fmt.Sprintf("must have at least %d properties, not %d", k.Want, k.Got)
+	case *kind.MaxProperties:
+		return fmt.Sprintf("must have at most %d properties, not %d", k.Want, k.Got)
+	case *kind.MinItems:
+		return fmt.Sprintf("must have at least %d elements, not %d", k.Want, k.Got)
+	case *kind.MaxItems:
+		return fmt.Sprintf("must have at most %d elements, not %d", k.Want, k.Got)
+	case *kind.UniqueItems:
+		return fmt.Sprintf("the elements %d and %d are equal and must not be", k.Duplicates[0], k.Duplicates[1])
+	case *kind.Contains:
+		return "no element is what the schema says one must be"
+	case *kind.MinContains:
+		return fmt.Sprintf("%d elements are what the schema says at least %d must be", len(k.Got), k.Want)
+	case *kind.MaxContains:
+		return fmt.Sprintf("%d elements are what the schema says at most %d may be", len(k.Got), k.Want)
+	case *kind.MinLength:
+		return fmt.Sprintf("must have at least %d characters, not %d", k.Want, k.Got)
+	case *kind.MaxLength:
+		return fmt.Sprintf("must have at most %d characters, not %d", k.Want, k.Got)
+	case *kind.Pattern:
+		return "must match the pattern " + strconv.Quote(k.Want)
+	case *kind.Minimum:
+		return "must be at least " + decimal(k.Want)
+	case *kind.Maximum:
+		return "must be at most " + decimal(k.Want)
+	case *kind.ExclusiveMinimum:
+		return "must be greater than " + decimal(k.Want)
+	case *kind.ExclusiveMaximum:
+		return "must be less than " + decimal(k.Want)
+	case *kind.MultipleOf:
+		return "must be a multiple of " + decimal(k.Want)
+	case *kind.Not:
+		return "is what the schema says it must not be"
+	case *kind.RefCycle:
+		return "the schema refers to itself without end"
+	}
+	return "does not fit the schema"
+}
+
+func properties(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range slices.Sorted(slices.Values(names)) {
+		quoted[i] = strconv.Quote(name)
+	}
+	if len(quoted) == 1 {
+		return "the property " + quoted[0]
+	}
+	return "the properties " + strings.Join(quoted, ", ")
+}
+
+// schemaText is a part of the schema as JSON, unless it is long.
+func schemaText(v any) string {
+	const most = 200
+	text, err := jsonv2.Marshal(v, encoding)
+	if err != nil || len(text) > most {
+		return "what the schema lists"
+	}
+	return string(text)
+}
+
+// decimal is a schema's number without a fraction bar.
+func decimal(r *big.Rat) string {
+	if r.IsInt() {
+		return r.Num().String()
+	}
+	digits, exact := r.FloatPrec()
+	if !exact {
+		return r.RatString()
+	}
+	return r.FloatString(digits)
+}
