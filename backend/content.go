@@ -1,0 +1,137 @@
+package backend
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/run"
+	"github.com/belay-run/belay/value"
+)
+
+// normalDocument is d with every instant normalized (clause A2): d itself when they
+// are, which is how the machine makes it.
+func normalDocument(d *run.Document) *run.Document {
+	if isNormal(d) {
+		return d
+	}
+	n := *d
+	n.StartedAt = claim.Instant(d.StartedAt)
+	n.UpdatedAt = claim.Instant(d.UpdatedAt)
+	n.FinishedAt = claim.Instant(d.FinishedAt)
+	n.Tasks = slices.Clone(d.Tasks)
+	for i := range n.Tasks {
+		n.Tasks[i].PlannedAt = claim.Instant(n.Tasks[i].PlannedAt)
+	}
+	n.Timers = slices.Clone(d.Timers)
+	for i := range n.Timers {
+		n.Timers[i].At = claim.Instant(n.Timers[i].At)
+	}
+	n.Interrupts = slices.Clone(d.Interrupts)
+	for i := range n.Interrupts {
+		in := &n.Interrupts[i]
+		in.Deadline = claim.Instant(in.Deadline)
+		in.RequestedAt = claim.Instant(in.RequestedAt)
+		in.ResolvedAt = claim.Instant(in.ResolvedAt)
+	}
+	return &n
+}
+
+func isNormal(d *run.Document) bool {
+	if !isInstant(d.StartedAt) || !isInstant(d.UpdatedAt) || !isInstant(d.FinishedAt) {
+		return false
+	}
+	for i := range d.Tasks {
+		if !isInstant(d.Tasks[i].PlannedAt) {
+			return false
+		}
+	}
+	for i := range d.Timers {
+		if !isInstant(d.Timers[i].At) {
+			return false
+		}
+	}
+	for i := range d.Interrupts {
+		in := &d.Interrupts[i]
+		if !isInstant(in.Deadline) || !isInstant(in.RequestedAt) || !isInstant(in.ResolvedAt) {
+			return false
+		}
+	}
+	return true
+}
+
+// isInstant compares representations, not instants: another location or a monotonic
+// reading must be normalized away too.
+func isInstant(t time.Time) bool { return t == claim.Instant(t) }
+
+// checkEvents checks the events of a proposal: of this run, sequences from 1, not too
+// large. Equal ones under one sequence collapse, unequal ones are ErrEventConflict. The
+// answer is in order of the sequences, normalized, and the given slice where nothing
+// had to be changed.
+func checkEvents(kind error, id string, events []run.Event, limits value.Limits) ([]run.Event, error) {
+	ordered, normal := true, true
+	for i := range events {
+		e := &events[i]
+		switch {
+		case e.Run != id:
+			return nil, refuse(kind, "event %d is of another run", e.Seq)
+		case e.Seq < 1:
+			return nil, refuse(kind, "an event has the sequence %d, the first one is 1", e.Seq)
+		}
+		if err := checkEventSize(e, limits); err != nil {
+			return nil, fmt.Errorf("%w: event %d: %w", kind, e.Seq, err)
+		}
+		ordered = ordered && (i == 0 || events[i-1].Seq < e.Seq)
+		normal = normal && isInstant(e.At) && isInstant(e.Wake)
+	}
+	if ordered && normal {
+		return events, nil
+	}
+	events = slices.Clone(events)
+	for i := range events {
+		events[i].At = claim.Instant(events[i].At)
+		events[i].Wake = claim.Instant(events[i].Wake)
+	}
+	if ordered {
+		return events, nil
+	}
+	slices.SortStableFunc(events, func(a, b run.Event) int { return cmp.Compare(a.Seq, b.Seq) })
+	kept := events[:1]
+	for _, e := range events[1:] {
+		last := kept[len(kept)-1]
+		if e.Seq != last.Seq {
+			kept = append(kept, e)
+			continue
+		}
+		same, err := SameEvent(last, e)
+		if err != nil {
+			return nil, fmt.Errorf("%w: event %d: %w", kind, e.Seq, err)
+		}
+		if !same {
+			return nil, refuse(ErrEventConflict, "two different events are proposed under the sequence %d", e.Seq)
+		}
+	}
+	return kept, nil
+}
+
+// SameEvent reports whether two events have the same canonical content, which is what
+// makes appending idempotent (clause E1).
+func SameEvent(a, b run.Event) (bool, error) {
+	x, err := run.EncodeEvent(a)
+	if err != nil {
+		return false, err
+	}
+	y, err := run.EncodeEvent(b)
+	if err != nil {
+		return false, err
+	}
+	return bytes.Equal(x, y), nil
+}
+
+// EventConflict is the answer when another event is stored under a sequence.
+func EventConflict(seq int64) error {
+	return refuse(ErrEventConflict, "another event is stored under the sequence %d", seq)
+}

@@ -1,0 +1,106 @@
+package backend
+
+import (
+	"time"
+
+	"github.com/belay-run/belay/checkpoint"
+	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/graph"
+	"github.com/belay-run/belay/run"
+)
+
+// MaxLimit is the largest page.
+const MaxLimit = 1000
+
+// Info is a run with its operational state.
+type Info struct {
+	Document     *run.Document
+	Owner        Owner
+	Wake         time.Time // zero: none
+	ClaimedAt    time.Time // zero: no claim
+	Attempts     int
+	Abandons     int
+	Poison       claim.Poison // zero: not poisoned
+	Type         checkpoint.Type
+	CheckpointID checkpoint.ID
+}
+
+// Summary is one run in a list.
+type Summary struct {
+	Run        string
+	Owner      Owner
+	Graph      graph.Ref
+	Status     run.Status
+	Seq        int64
+	StartedAt  time.Time
+	UpdatedAt  time.Time
+	FinishedAt time.Time
+	Wake       time.Time
+	ClaimedAt  time.Time
+	Attempts   int
+	Abandons   int
+	Poison     claim.Poison
+}
+
+// Query selects runs. Zero filters admit everything.
+type Query struct {
+	GraphID   string
+	GraphHash string
+	Statuses  []run.Status
+	Before    Cursor // exclusive; zero: from the newest
+	Limit     int    // 1 to MaxLimit
+}
+
+// Cursor is a position in a list of runs, by (started-at, id) descending. An empty Run
+// stands before every run that started at StartedAt.
+type Cursor struct {
+	StartedAt time.Time
+	Run       string
+}
+
+// Page is a page of runs.
+type Page struct {
+	Runs    []Summary
+	Next    Cursor // the last run's position; the given cursor when the page is empty
+	HasMore bool
+}
+
+// EventQuery selects events.
+type EventQuery struct {
+	After int64 // exclusive; not negative
+	Limit int   // 1 to MaxLimit
+}
+
+// EventPage is a page of events, from one snapshot.
+type EventPage struct {
+	Events  []run.Event
+	Next    int64 // the last event's sequence; After when the page is empty
+	HasMore bool
+	// Oldest and Latest retained sequence; 0 when there are none.
+	Oldest, Latest int64
+}
+
+// GraphVersion is the metadata of one stored graph.
+type GraphVersion struct {
+	Ref         graph.Ref
+	PublishedAt time.Time
+}
+
+// GraphQuery selects versions.
+type GraphQuery struct {
+	Before GraphCursor // exclusive; zero: from the newest
+	Limit  int         // 1 to MaxLimit
+}
+
+// GraphCursor is a position in a list of versions.
+type GraphCursor struct {
+	PublishedAt time.Time
+	Hash        string
+}
+
+// GraphPage is a page of versions.
+type GraphPage struct {
+	Versions []GraphVersion
+	Next     GraphCursor // the last version's position; the given cursor when the page is empty
+	HasMore  bool
+}
