@@ -1,0 +1,411 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp/syntax"
+	"slices"
+
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/builtin"
+	"github.com/expr-lang/expr/checker"
+	exprcompiler "github.com/expr-lang/expr/compiler"
+	"github.com/expr-lang/expr/conf"
+	"github.com/expr-lang/expr/file"
+	exprparser "github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/types"
+
+	"github.com/belay-run/belay/value"
+)
+
+// stateName is how a guard names the state.
+const stateName = "state"
+
+// compilation compiles one source. A guard (channels set) sees state, changed and
+// version; any other expression sees free variables.
+type compilation struct {
+	source   string
+	channels map[string]*Channel
+	guard    bool
+	free     Variables
+
+	wrongs    []wrong
+	names     map[string]bool   // what the program reads
+	mentioned map[string]bool   // names and the arguments of changed and version
+	inner     map[ast.Node]bool // identifiers that a member access already accounts for
+}
+
+// wrong is one reason why a source does not compile.
+type wrong struct {
+	code   string
+	reason string
+}
+
+func (c *compilation) wrong(code string, node ast.Node, format string, args ...any) {
+	reason := fmt.Sprintf(format, args...)
+	if node != nil {
+		reason = fmt.Sprintf("%s (column %d)", reason, node.Location().From+1)
+	}
+	w := wrong{code, reason}
+	if !slices.Contains(c.wrongs, w) {
+		c.wrongs = append(c.wrongs, w)
+	}
+}
+
+func (c *compilation) compile() (*Expression, []wrong) {
+	if len(c.source) > maxExpression {
+		c.wrong(codeBadGuard, nil, "it has %d bytes, the limit is %d: let a node compute it", len(c.source), maxExpression)
+		return nil, c.wrongs
+	}
+	c.names, c.mentioned, c.inner = map[string]bool{}, map[string]bool{}, map[ast.Node]bool{}
+	tree, err := c.parse()
+	if err != nil {
+		c.failed(err)
+		return nil, c.wrongs
+	}
+	ast.Walk(&tree.Node, visit(c.examine))
+	ast.Walk(&tree.Node, visit(c.examineState))
+	// The types are checked on a tree of their own: what they would allow the
+	// compiler to assume does not hold for a field that was never written.
+	if _, err := checker.Check(tree, c.checkConfig()); err != nil {
+		c.failed(err)
+	}
+	if len(c.wrongs) > 0 {
+		return nil, c.wrongs
+	}
+	if tree, err = c.parse(); err == nil {
+		ast.Walk(&tree.Node, visit(c.meter))
+		e := &Expression{source: c.source, names: slices.Sorted(maps.Keys(c.names))}
+		for _, name := range e.names {
+			e.slots = append(e.slots, c.slot(name))
+		}
+		if e.program, err = exprcompiler.Compile(tree, runConfig()); err == nil {
+			return e, nil
+		}
+	}
+	c.failed(err)
+	return nil, c.wrongs
+}
+
+// parse never sees the variables, so that a variable may have the name of a builtin.
+func (c *compilation) parse() (*exprparser.Tree, error) {
+	return exprparser.ParseWithConfig(c.source, &conf.Config{
+		MaxNodes: maxExpressionNodes, Disabled: deniedBuiltins, Builtins: allowedBuiltins,
+		DisableIfOperator: false,
+	})
+}
+
+func (c *compilation) failed(err error) {
+	reason := err.Error()
+	var at *file.Error
+	if errors.As(err, &at) {
+		reason = fmt.Sprintf("%s (column %d)", at.Message, at.Column+1)
+	}
+	c.wrong(codeBadGuard, nil, "%s", reason)
+}
+
+// slot is the name of a variable in the program's environment.
+func (c *compilation) slot(name string) string {
+	if c.guard {
+		return stateName + "." + name
+	}
+	return name
+}
+
+// examine collects the names that are read and refuses what is not available.
+func (c *compilation) examine(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.MemberNode:
+		if property, ok := n.Property.(*ast.StringNode); ok && c.isState(n.Node) {
+			c.inner[n.Node] = true
+			c.read(n, property.Value)
+		}
+	case *ast.IdentifierNode:
+		if _, free := c.free[n.Value]; free {
+			c.names[n.Value] = true
+		}
+		if n.Value == "$env" {
+			c.wrong(codeBadGuard, n, "$env is not available")
+		}
+	case *ast.CallNode:
+		c.examineCall(n)
+	case *ast.BinaryNode:
+		switch n.Operator {
+		case "**", "^":
+			c.wrong(codeBadGuard, n, "%s is not available, since its last digits differ between processors: multiply", n.Operator)
+		case "matches":
+			if _, ok := n.Right.(*ast.StringNode); !ok {
+				c.wrong(codeBadGuard, n, "a pattern must be a literal string")
+			}
+		}
+	}
+}
+
+func (c *compilation) isState(node ast.Node) bool {
+	identifier, ok := node.(*ast.IdentifierNode)
+	return c.guard && ok && identifier.Value == stateName
+}
+
+// read notes that a state name is read.
+func (c *compilation) read(node ast.Node, name string) {
+	c.names[name] = true
+	c.mention(node, name)
+}
+
+func (c *compilation) mention(node ast.Node, name string) {
+	c.mentioned[name] = true
+	if c.channels[name] == nil {
+		c.wrong(codeUnknownGuardField, node, "%q is neither an input nor a field: declare it, or name one of %s", name, list(sortedKeys(c.channels)))
+	}
+}
+
+func (c *compilation) examineCall(n *ast.CallNode) {
+	callee, ok := n.Callee.(*ast.IdentifierNode)
+	if !ok {
+		c.wrong(codeBadGuard, n, "only the functions of the language can be called")
+		return
+	}
+	if why, denied := deniedReasons[callee.Value]; denied {
+		c.wrong(codeBadGuard, n, "%s is not available: %s", callee.Value, why)
+		return
+	}
+	if !c.guard || callee.Value != "changed" && callee.Value != "version" {
+		return
+	}
+	if len(n.Arguments) == 1 {
+		if name, ok := n.Arguments[0].(*ast.StringNode); ok {
+			c.mention(n, name.Value)
+			return
+		}
+	}
+	c.wrong(codeBadGuard, n, `%s takes one literal name, as in %s("total")`, callee.Value, callee.Value)
+}
+
+// examineState refuses the state as a whole: what a guard reads must be known
+// before it runs, so that only that is decoded.
+func (c *compilation) examineState(node *ast.Node) {
+	if c.isState(*node) && !c.inner[*node] {
+		c.wrong(codeBadGuard, *node, `name the field, as in state.total or state["sub-total"]`)
+	}
+}
+
+// checkConfig types the environment from the schemas.
+func (c *compilation) checkConfig() *conf.Config {
+	config := &conf.Config{
+		ShortCircuit: true, Disabled: deniedBuiltins, Builtins: allowedBuiltins,
+		Functions: conf.FunctionsTable{},
+	}
+	env := types.Map{}
+	if c.guard {
+		config.Functions = guardFunctions
+		config.Expect, config.ExpectAny = reflect.Bool, true
+		fields := types.Map{}
+		for name := range c.names {
+			fields[name] = types.Any
+			if ch := c.channels[name]; ch != nil {
+				fields[name] = typeOf(ch.Schema, 0)
+			}
+		}
+		env[stateName] = fields
+	}
+	for name, schema := range c.free {
+		env[name] = typeOf(schema, 0)
+	}
+	// What is not available was reported with its reason.
+	for name := range deniedReasons {
+		if _, taken := env[name]; !taken {
+			env[name] = types.Any
+		}
+	}
+	config.WithEnv(env)
+	return config
+}
+
+// typeOf is the type a schema promises, Any where it promises none. null is left
+// out, since every field may be nil.
+func typeOf(s *value.Schema, depth int) types.Type {
+	if s == nil || depth > 8 {
+		return types.Any
+	}
+	allowed := slices.DeleteFunc(slices.Clone(s.Types()), func(t string) bool { return t == "null" })
+	if slices.Contains(allowed, "number") {
+		allowed = slices.DeleteFunc(allowed, func(t string) bool { return t == "integer" })
+	}
+	if len(allowed) != 1 {
+		return types.Any
+	}
+	switch allowed[0] {
+	case "boolean":
+		return types.Bool
+	case "integer":
+		return types.Int
+	case "number":
+		return types.Float64
+	case "string":
+		return types.String
+	case "array":
+		return types.Array(typeOf(s.Items(), depth+1))
+	}
+	object := types.Map{}
+	for _, name := range s.Properties() {
+		property, _ := s.Property(name)
+		object[name] = typeOf(property, depth+1)
+	}
+	if _, closed := s.Property("\x00"); !closed {
+		object[types.Extra] = types.Any
+	}
+	return object
+}
+
+// visit makes a function a visitor of a tree, children first.
+type visit func(node *ast.Node)
+
+// Visit implements ast.Visitor.
+func (v visit) Visit(node *ast.Node) { v(node) }
+
+// meter rewrites a tree so that everything whose cost grows with the data pays for
+// it: each loop for its list times its body, each operation on texts and lists for
+// their size.
+func (c *compilation) meter(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.MemberNode:
+		if property, ok := n.Property.(*ast.StringNode); ok {
+			if c.isState(n.Node) {
+				ast.Patch(node, &ast.IdentifierNode{Value: c.slot(property.Value)})
+			}
+			return
+		}
+		n.Property = index(n.Property)
+	case *ast.SliceNode:
+		n.From, n.To = index(n.From), index(n.To)
+	case *ast.BinaryNode:
+		c.meterOperator(node, n)
+	case *ast.BuiltinNode:
+		meterBuiltin(node, n)
+	case *ast.CallNode:
+		n.Arguments = append([]ast.Node{contextNode()}, n.Arguments...)
+	}
+}
+
+func contextNode() ast.Node { return &ast.IdentifierNode{Value: contextName} }
+
+func metered(function string, at ast.Node, arguments ...ast.Node) ast.Node {
+	call := &ast.CallNode{
+		Callee:    &ast.IdentifierNode{Value: function},
+		Arguments: append([]ast.Node{contextNode()}, arguments...),
+	}
+	call.SetLocation(at.Location())
+	return call
+}
+
+func index(node ast.Node) ast.Node {
+	if node == nil {
+		return nil
+	}
+	if _, literal := node.(*ast.IntegerNode); literal {
+		return node
+	}
+	return metered("#index", node, node)
+}
+
+func (c *compilation) meterOperator(node *ast.Node, n *ast.BinaryNode) {
+	switch n.Operator {
+	case "==", "!=", "<", "<=", ">", ">=":
+		if literal(n.Left) || literal(n.Right) {
+			return
+		}
+	case "+":
+		if number(n.Left) || number(n.Right) {
+			return
+		}
+	case "in":
+		if list, ok := n.Right.(*ast.ArrayNode); ok && !slices.ContainsFunc(list.Nodes, func(n ast.Node) bool { return !literal(n) }) {
+			return
+		}
+	case "contains", "startsWith", "endsWith", "..":
+	case "matches":
+		pattern := n.Right.(*ast.StringNode).Value
+		n.Left = metered("#matched", n, &ast.IntegerNode{Value: patternSize(pattern)}, n.Left)
+		return
+	default:
+		return
+	}
+	*node = metered("#"+n.Operator, n, n.Left, n.Right)
+}
+
+func literal(node ast.Node) bool {
+	switch node.(type) {
+	case *ast.NilNode, *ast.BoolNode, *ast.StringNode:
+		return true
+	}
+	return number(node)
+}
+
+func number(node ast.Node) bool {
+	switch node.(type) {
+	case *ast.IntegerNode, *ast.FloatNode:
+		return true
+	}
+	return false
+}
+
+// patternSize is how many instructions a pattern compiles to: what matching costs
+// for each byte at worst.
+func patternSize(pattern string) int {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 1
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return 1
+	}
+	return len(program.Inst)
+}
+
+func meterBuiltin(node *ast.Node, n *ast.BuiltinNode) {
+	if !builtin.Builtins[builtin.Index[n.Name]].Predicate {
+		*node = metered(n.Name, n, n.Arguments...)
+		return
+	}
+	body := 1
+	for _, argument := range n.Arguments[1:] {
+		if predicate, ok := argument.(*ast.PredicateNode); ok {
+			body += size(predicate)
+		}
+	}
+	n.Arguments[0] = metered("#list", n, &ast.IntegerNode{Value: body}, n.Arguments[0])
+	if n.Name == "sortBy" {
+		*node = stableSortBy(n)
+	}
+}
+
+// stableSortBy sorts by keys computed first, since the library's own sort gives
+// equal elements no order.
+func stableSortBy(n *ast.BuiltinNode) ast.Node {
+	const items = "\x00items"
+	order := ast.Node(&ast.StringNode{Value: "asc"})
+	if len(n.Arguments) == 3 {
+		order = n.Arguments[2]
+	}
+	keys := &ast.BuiltinNode{Name: "map", Arguments: []ast.Node{&ast.IdentifierNode{Value: items}, n.Arguments[1]}}
+	return &ast.VariableDeclaratorNode{
+		Name: items, Value: n.Arguments[0],
+		Expr: metered("#sortBy", n, &ast.IdentifierNode{Value: items}, keys, order),
+	}
+}
+
+func size(node ast.Node) int {
+	count := 0
+	ast.Walk(&node, visit(func(*ast.Node) { count++ }))
+	return count
+}
+
+// runConfig compiles without types.
+func runConfig() *conf.Config {
+	config := &conf.Config{ShortCircuit: true, Builtins: allowedBuiltins, Functions: meteredFunctions}
+	config.WithEnv(map[string]any{})
+	return config
+}
