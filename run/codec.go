@@ -1,0 +1,115 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Format is the newest document format this package writes.
+//
+// The codec of format 1: an envelope {"format":1,"run":{...}} around one object
+// whose members, in the order of Document's fields as encode.go lists them, leave
+// out what is empty. Instants are RFC 3339 in UTC with exactly six decimals. Values
+// stand in the document as they are.
+const Format = 1
+
+// ErrFormat is matched by every *FormatError.
+var ErrFormat = errors.New("belay: incompatible document format")
+
+// FormatError is a document of a format this build cannot read: it is newer, or
+// holds members this build does not know. The run is unharmed; a newer build reads it.
+type FormatError struct {
+	Format int
+	Reason string
+}
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("%v: format %d: %s: let a newer build of belay take this run", ErrFormat, e.Format, e.Reason)
+}
+
+// Is makes errors.Is(err, ErrFormat) true.
+func (e *FormatError) Is(target error) bool { return target == ErrFormat }
+
+// upcasts[i] turns the "run" member of format i+1 into that of format i+2. The
+// array's length follows Format, so a new format without its upcast does not go
+// unnoticed.
+var upcasts [Format - 1]func(document []byte) ([]byte, error)
+
+// Encode writes a document in format Format. The bytes are deterministic: equal
+// documents give equal bytes. It does not judge the document (Valid does), except
+// that text which is not UTF-8 is refused with ErrInvalidDocument.
+func Encode(d *Document) ([]byte, error) {
+	if d == nil {
+		return nil, invalid("it is nil")
+	}
+	return AppendDocument(make([]byte, 0, typical.document(d)), d)
+}
+
+// AppendDocument is Encode into a buffer of the caller's.
+func AppendDocument(dst []byte, d *Document) ([]byte, error) {
+	if d == nil {
+		return dst, invalid("it is nil")
+	}
+	e := encoder{b: dst}
+	e.raw(`{"format":`)
+	e.int(Format)
+	e.raw(`,"run":`)
+	e.document(d)
+	e.b = append(e.b, '}')
+	return e.done(ErrInvalidDocument, "run "+d.ID)
+}
+
+// Decode reads a document of any format up to Format, and checks that it is
+// Valid. Damaged bytes wrap ErrInvalidDocument; a newer format, and unknown
+// members, answer *FormatError. raw is not retained.
+func Decode(raw []byte) (*Document, error) {
+	format, body, err := openEnvelope(raw)
+	if err != nil {
+		return nil, err
+	}
+	if format > Format {
+		return nil, &FormatError{Format: format, Reason: fmt.Sprintf("this build reads up to format %d", Format)}
+	}
+	for _, upcast := range upcasts[format-1:] {
+		if body, err = upcast(body); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalidDocument, err)
+		}
+	}
+	d, err := decodeDocument(body, format)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Valid(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// EncodeEvent writes the canonical content of an event: canonical JSON, the same
+// bytes for the same fact. It answers ErrInvalidEvent for an event that may not be stored.
+func EncodeEvent(e Event) ([]byte, error) {
+	return AppendEvent(make([]byte, 0, typical.event(&e)), &e)
+}
+
+// AppendEvent is EncodeEvent into a buffer of the caller's.
+func AppendEvent(dst []byte, e *Event) ([]byte, error) {
+	if err := e.Valid(); err != nil {
+		return dst, err
+	}
+	enc := encoder{b: dst}
+	enc.event(e)
+	return enc.done(ErrInvalidEvent, fmt.Sprintf("event %d of run %s", e.Seq, e.Run))
+}
+
+// DecodeEvent reads an event. Damaged bytes wrap ErrInvalidEvent; unknown members
+// and event types, which a newer build wrote, answer *FormatError. raw is not retained.
+func DecodeEvent(raw []byte) (Event, error) {
+	e, err := decodeEvent(raw)
+	if err != nil {
+		return Event{}, err
+	}
+	if err := e.Valid(); err != nil {
+		return Event{}, err
+	}
+	return e, nil
+}

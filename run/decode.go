@@ -1,0 +1,537 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/belay-run/belay/checkpoint"
+	"github.com/belay-run/belay/value"
+)
+
+// decoder reads what encoder wrote, strictly. The first error sticks, and every
+// method after it does nothing, so that callers check once at the end.
+type decoder struct {
+	dec     *jsontext.Decoder
+	raw     []byte // a copy of the decoder's own; values are cut out of it
+	err     error
+	unknown string // the first member this build does not know
+}
+
+func newDecoder(raw []byte) *decoder {
+	raw = bytes.Clone(raw)
+	return &decoder{dec: jsontext.NewDecoder(bytes.NewBuffer(raw)), raw: raw}
+}
+
+func (r *decoder) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+}
+
+// value reads any JSON value; the result is a part of raw.
+func (r *decoder) value() value.Value {
+	if r.err != nil {
+		return nil
+	}
+	v, err := r.dec.ReadValue()
+	if err != nil {
+		r.err = err
+		return nil
+	}
+	end := int(r.dec.InputOffset())
+	return value.Value(r.raw[end-len(v) : end : end])
+}
+
+// open and shut read the brackets of an object or an array.
+func (r *decoder) open(kind jsontext.Kind, what string) bool {
+	if r.err != nil {
+		return false
+	}
+	if got := r.dec.PeekKind(); got != kind {
+		if got == 0 {
+			_, r.err = r.dec.ReadToken()
+			return false
+		}
+		r.fail("%s expected, found %s", what, got)
+		return false
+	}
+	_, r.err = r.dec.ReadToken()
+	return r.err == nil
+}
+
+func (r *decoder) more(end jsontext.Kind) bool {
+	if r.err != nil {
+		return false
+	}
+	if r.dec.PeekKind() != end {
+		return true
+	}
+	_, r.err = r.dec.ReadToken()
+	return false
+}
+
+// object calls member with each name; member reads the value, and answers false
+// for a name it does not know.
+func (r *decoder) object(member func(name []byte) bool) {
+	if !r.open('{', "an object") {
+		return
+	}
+	for r.more('}') {
+		name := r.value()
+		if r.err != nil {
+			return
+		}
+		name = name[1 : len(name)-1]
+		if member(name) {
+			continue
+		}
+		if r.unknown == "" {
+			r.unknown = string(name)
+		}
+		r.value()
+	}
+}
+
+func list[T any](r *decoder, each func(*decoder) T) []T {
+	if !r.open('[', "a list") {
+		return nil
+	}
+	var out []T
+	for r.more(']') {
+		out = append(out, each(r))
+	}
+	return out
+}
+
+func (r *decoder) text() string {
+	v := r.value()
+	if r.err != nil {
+		return ""
+	}
+	if v[0] != '"' {
+		r.fail("a string expected, found %.20s", v)
+		return ""
+	}
+	if bytes.IndexByte(v, '\\') < 0 {
+		return string(v[1 : len(v)-1])
+	}
+	s, err := jsontext.AppendUnquote(nil, v)
+	if err != nil {
+		r.err = err
+	}
+	return string(s)
+}
+
+func (r *decoder) int() int64 {
+	v := r.value()
+	if r.err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		r.fail("an integer expected, found %.20s", v)
+	}
+	return n
+}
+
+func (r *decoder) true() bool {
+	v := r.value()
+	if r.err == nil && string(v) != "true" {
+		r.fail("true expected, found %.20s", v)
+	}
+	return true
+}
+
+func (r *decoder) time() time.Time {
+	s := r.text()
+	if r.err != nil {
+		return time.Time{}
+	}
+	t, err := time.Parse(wire, s)
+	if err != nil || len(s) != len(wire) {
+		r.fail("an instant such as %s expected, found %.40q", wire, s)
+	}
+	return t
+}
+
+// openEnvelope reads the format number, which comes first, and the bytes of the
+// document when the format is one this build knows.
+func openEnvelope(raw []byte) (format int, body []byte, err error) {
+	r := decoder{dec: jsontext.NewDecoder(bytes.NewBuffer(raw)), raw: raw}
+	damaged := func(reason any) (int, []byte, error) { return 0, nil, invalid("damaged: %v", reason) }
+	if !r.open('{', "an object") {
+		return damaged(r.err)
+	}
+	if name := r.value(); r.err != nil || string(name) != `"format"` {
+		return damaged("the envelope does not begin with its format")
+	}
+	n := r.int()
+	switch {
+	case r.err != nil:
+		return damaged(r.err)
+	case n < 1:
+		return damaged(fmt.Sprintf("there is no format %d", n))
+	case n > Format:
+		return int(n), nil, nil
+	}
+	if name := r.value(); r.err != nil || string(name) != `"run"` {
+		return damaged("the envelope holds no run")
+	}
+	body = r.value()
+	switch {
+	case r.err != nil:
+		return damaged(r.err)
+	case r.more('}'):
+		return 0, nil, &FormatError{Format: int(n), Reason: "the envelope has a member this build does not know"}
+	case r.err != nil:
+		return damaged(r.err)
+	}
+	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return damaged("something follows the document")
+	}
+	return int(n), body, nil
+}
+
+func decodeDocument(body []byte, format int) (*Document, error) {
+	r := newDecoder(body)
+	d := r.document()
+	switch {
+	case r.err != nil:
+		return nil, invalid("damaged: %v", r.err)
+	case r.unknown != "":
+		return nil, &FormatError{Format: format, Reason: "the document has the unknown member " + strconv.Quote(r.unknown)}
+	}
+	return d, nil
+}
+
+func (r *decoder) document() *Document {
+	d := &Document{}
+	r.object(func(name []byte) bool {
+		switch string(name) {
+		case "id":
+			d.ID = r.text()
+		case "graph":
+			r.object(func(name []byte) bool {
+				switch string(name) {
+				case "id":
+					d.Graph.ID = r.text()
+				case "hash":
+					d.Graph.Hash = r.text()
+				default:
+					return false
+				}
+				return true
+			})
+		case "status":
+			d.Status = Status(r.text())
+		case "step":
+			d.Step = r.int()
+		case "seq":
+			d.Seq = r.int()
+		case "event_seq":
+			d.EventSeq = r.int()
+		case "started_at":
+			d.StartedAt = r.time()
+		case "updated_at":
+			d.UpdatedAt = r.time()
+		case "finished_at":
+			d.FinishedAt = r.time()
+		case "reason":
+			d.Reason = r.text()
+		case "failure":
+			d.Failure = r.failure()
+		case "output":
+			d.Output = r.value()
+		case "input":
+			d.Input = list(r, (*decoder).channel)
+		case "state":
+			d.State = list(r, (*decoder).channel)
+		case "changed":
+			d.Changed = list(r, (*decoder).text)
+		case "pending":
+			d.Pending = list(r, (*decoder).text)
+		case "completed":
+			d.Completed = list(r, (*decoder).nodeCount)
+		case "edges":
+			d.Edges = list(r, (*decoder).edgeCount)
+		case "barriers":
+			d.Barriers = list(r, (*decoder).barrier)
+		case "tasks":
+			d.Tasks = list(r, (*decoder).task)
+		case "writes":
+			d.Writes = list(r, (*decoder).write)
+		case "timers":
+			d.Timers = list(r, (*decoder).timer)
+		case "interrupts":
+			d.Interrupts = list(r, (*decoder).interrupt)
+		case "metadata":
+			d.Metadata = r.metadata()
+		default:
+			return false
+		}
+		return true
+	})
+	return d
+}
+
+// metadata reads an object of strings, whose names are free.
+func (r *decoder) metadata() map[string]string {
+	if !r.open('{', "an object") {
+		return nil
+	}
+	m := map[string]string{}
+	for r.more('}') {
+		k := r.text()
+		m[k] = r.text()
+	}
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+func (r *decoder) failure() *Failure {
+	f := &Failure{}
+	r.object(func(name []byte) bool {
+		switch string(name) {
+		case "code":
+			f.Code = r.text()
+		case "details":
+			f.Details = r.value()
+		case "message":
+			f.Message = r.text()
+		case "node":
+			f.Node = r.text()
+		default:
+			return false
+		}
+		return true
+	})
+	return f
+}
+
+func (r *decoder) channel() (c Channel) {
+	r.object(func(name []byte) bool {
+		switch string(name) {
+		case "name":
+			c.Name = r.text()
+		case "version":
+			c.Version = r.int()
+		case "value":
+			c.Value = r.value()
+		default:
+			return false
+		}
+		return true
+	})
+	return c
+}
+
+func (r *decoder) nodeCount() (c NodeCount) {
+	r.object(func(name []byte) bool {
+		switch string(name) {
+		case "node":
+			c.Node = r.text()
+		case "count":
+			c.Count = r.int()
+		default:
+			return false
+		}
+		return true
+	})
+	return c
+}
+
+func (r *decoder) edgeCount() (c EdgeCount) {
+	r.object(func(name []byte) bool {
+		switch string(name) {
+		case "edge":
+			c.Edge = r.text()
+		case "fired":
+			c.Fired = r.int()
+		default:
+			return false
+		}
+		return true
+	})
+	return c
+}
+
+func (r *decoder) barrier() (b Barrier) {
+	r.object(func(name []byte) bool {
+		switch string(name) {
+		case "edge":
+			b.Edge = r.text()
+		case "sources":
+			b.Sources = list(r, (*decoder).text)
+		default:
+			return false
+		}
+		return true
+	})
+	return b
+}
+
+func (r *decoder) task() (t Task) {
+	r.object(func(name []byte) bool {
+		switch string(name) {
+		case "id":
+			t.ID = r.text()
+		case "node":
+			t.Node = r.text()
+		case "parked":
+			t.Reason = ParkReason(r.text())
+		case "failures":
+			t.Failures = int(r.int())
+		case "last_error":
+			t.LastError = r.text()
+		case "planned_at":
+			t.PlannedAt = r.time()
+		case "input_hash":
+			t.InputHash = r.text()
+		case "snapshot":
+			t.Snapshot = list(r, (*decoder).channel)
+		default:
+			return false
+		}
+		return true
+	})
+	return t
+}
+
+func (r *decoder) write() (w Write) {
+	r.object(func(name []byte) bool {
+		switch string(name) {
+		case "node":
+			w.Node = r.text()
+		case "skipped":
+			w.Skipped = r.true()
+		case "reason":
+			w.Reason = r.text()
+		case "update":
+			w.Update = list(r, (*decoder).channel)
+		default:
+			return false
+		}
+		return true
+	})
+	return w
+}
+
+func (r *decoder) timer() (t Timer) {
+	r.object(func(name []byte) bool {
+		switch string(name) {
+		case "kind":
+			t.Kind = TimerKind(r.text())
+		case "key":
+			t.Key = r.text()
+		case "at":
+			t.At = r.time()
+		default:
+			return false
+		}
+		return true
+	})
+	return t
+}
+
+func (r *decoder) interrupt() (i Interrupt) {
+	r.object(func(name []byte) bool {
+		switch string(name) {
+		case "id":
+			i.ID = r.text()
+		case "node":
+			i.Node = r.text()
+		case "status":
+			i.Status = InterruptStatus(r.text())
+		case "requested_at":
+			i.RequestedAt = r.time()
+		case "resolved_at":
+			i.ResolvedAt = r.time()
+		case "deadline":
+			i.Deadline = r.time()
+		case "field":
+			i.Field = r.text()
+		case "question":
+			i.Question = r.value()
+		case "schema":
+			i.Schema = r.value()
+		case "default":
+			i.Default = r.value()
+		case "answer":
+			i.Answer = r.value()
+		default:
+			return false
+		}
+		return true
+	})
+	return i
+}
+
+func decodeEvent(raw []byte) (Event, error) {
+	r := newDecoder(raw)
+	var e Event
+	r.object(func(name []byte) bool {
+		switch string(name) {
+		case "at":
+			e.At = r.time()
+		case "attempt":
+			e.Attempt = int(r.int())
+		case "checkpoint":
+			e.Checkpoint = checkpoint.Type(r.text())
+		case "checkpoint_seq":
+			e.Commit = r.int()
+		case "data":
+			e.Data = r.value()
+		case "edge":
+			e.Edge = r.text()
+		case "failure":
+			e.Failure = r.failure()
+		case "field":
+			e.Field = r.text()
+		case "interrupt":
+			e.Interrupt = r.text()
+		case "node":
+			e.Node = r.text()
+		case "reason":
+			e.Reason = r.text()
+		case "run":
+			e.Run = r.text()
+		case "seq":
+			e.Seq = r.int()
+		case "step":
+			e.Step = r.int()
+		case "task":
+			e.Task = r.text()
+		case "type":
+			e.Type = EventType(r.text())
+		case "version":
+			e.Version = r.int()
+		case "wake":
+			e.Wake = r.time()
+		default:
+			return false
+		}
+		return true
+	})
+	if r.err == nil {
+		if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
+			r.fail("something follows the event")
+		}
+	}
+	switch {
+	case r.err != nil:
+		return Event{}, fmt.Errorf("%w: damaged: %w", ErrInvalidEvent, r.err)
+	case r.unknown != "":
+		return Event{}, &FormatError{Format: Format, Reason: "the event has the unknown member " + strconv.Quote(r.unknown)}
+	case e.Type != "" && !e.Type.Valid():
+		return Event{}, &FormatError{Format: Format, Reason: "the event has the unknown type " + strconv.Quote(string(e.Type))}
+	}
+	return e, nil
+}

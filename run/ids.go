@@ -1,0 +1,51 @@
+package run
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// taskID is run:step:node, the task's id and idempotency key.
+func taskID(run string, step int64, node string) string {
+	return run + ":" + strconv.FormatInt(step, 10) + ":" + node
+}
+
+// isTaskID compares without building the id.
+func isTaskID(id, run string, step int64, node string) bool {
+	rest, ok := strings.CutPrefix(id, run+":")
+	if !ok {
+		return false
+	}
+	rest, ok = strings.CutSuffix(rest, ":"+node)
+	return ok && rest == strconv.FormatInt(step, 10)
+}
+
+// attemptID is task:attempt.
+func attemptID(task string, attempt int) string {
+	return task + ":" + strconv.Itoa(attempt)
+}
+
+// inputHash is the SHA-256, in lower-case hex, of the JSON object of a snapshot:
+// what the node read, by its own names in order.
+func inputHash(snapshot []Channel) string {
+	size := 2
+	for i := range snapshot {
+		size += len(snapshot[i].Name) + len(snapshot[i].Value) + 4
+	}
+	b := append(make([]byte, 0, size), '{')
+	for i := range snapshot {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b, _ = jsontext.AppendQuote(b, snapshot[i].Name)
+		b = append(b, ':')
+		b = append(b, snapshot[i].Value...)
+	}
+	b = append(b, '}')
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
