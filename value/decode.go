@@ -19,7 +19,30 @@ func Decode(v Value) (any, error) {
 	if v == nil {
 		return nil, nil
 	}
+	if data, ok := decodePlain(v); ok {
+		return data, nil
+	}
 	return decode(v, goNumber)
+}
+
+// decodePlain decodes the values that guards read most, which need no decoder.
+func decodePlain(v Value) (any, bool) {
+	switch string(v) {
+	case "null":
+		return nil, true
+	case "true":
+		return true, true
+	case "false":
+		return false, true
+	case "0":
+		return int64(0), true
+	}
+	digits := bytes.TrimPrefix(v, []byte{'-'})
+	if len(digits) == 0 || digits[0] < '1' || digits[0] > '9' {
+		return nil, false
+	}
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	return n, err == nil
 }
 
 // goNumber reads a number literal as int64 where it is one, else as float64.

@@ -31,7 +31,8 @@ const (
 // its defs are refused; nothing is ever read from a file or the network. So are
 // "$id" and other dialects than 2020-12. A schema that is not one is an *Error, with
 // the place in the schema ("/$defs/NAME/..." in a shared definition). Definitions
-// that the schema does not reach are not looked at. "format" is an annotation.
+// that the schema does not reach are not looked at (a reference to an anchor reaches
+// all of them). "format" is an annotation.
 func CompileSchema(schema Value, defs map[string]Value) (*Schema, error) {
 	raw, err := Canonical(schema)
 	if err != nil {
