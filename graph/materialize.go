@@ -30,9 +30,9 @@ func (c *compiler) materialize(catalog Catalog) map[string]NodeType {
 		if n.Version == 0 {
 			n.Version = t.Version
 		}
-		c.materializeConfig(path, &n, t)
 		n.Reads = c.materializePorts(n.Reads, t.Reads, false)
 		n.Writes = c.materializePorts(n.Writes, t.Writes, true)
+		c.materializeConfig(path, &n, t)
 		if n.Timeout == 0 {
 			n.Timeout = t.MaxTimeout
 		}
@@ -79,7 +79,7 @@ func (c *compiler) materializeConfig(path string, n *Node, t NodeType) {
 	}
 	n.Config = config
 	if t.Check != nil {
-		if err := t.Check(config); err != nil {
+		if err := t.Check(config, sortedKeys(n.Reads), sortedKeys(n.Writes)); err != nil {
 			c.fromValue(codeInvalidConfig, where, err)
 		}
 	}

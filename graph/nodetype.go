@@ -27,8 +27,10 @@ type NodeType struct {
 	// MaxTimeout bounds a node's timeout and is its default; 0: unbounded.
 	MaxTimeout Duration `json:"max_timeout,omitempty"`
 	// Check, when set, examines a config beyond its schema (an expression that
-	// must compile, say). It is not part of a manifest.
-	Check func(config value.Value) error `json:"-"`
+	// must compile, say). reads and writes are the node's own names that the graph
+	// binds, sorted. Errors of package value, joined ones too, are reported with their
+	// paths. It is not part of a manifest.
+	Check func(config value.Value, reads, writes []string) error `json:"-"`
 }
 
 // Catalog knows node types. node.Registry and Manifest are catalogs.

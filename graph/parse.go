@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -56,10 +55,12 @@ func (p *parser) object(e *element, path, what string, readers map[string]readin
 	if !p.kind(e, path, '{', what+" must be an object") {
 		return
 	}
-	for i, m := range e.members {
-		if slices.ContainsFunc(e.members[:i], func(o member) bool { return o.name == m.name }) {
+	seen := make(map[string]bool, len(readers))
+	for _, m := range e.members {
+		if seen[m.name] {
 			continue
 		}
+		seen[m.name] = true
 		read, known := readers[m.name]
 		if !known {
 			p.report(codeUnknownMember, at(path, m.name), "%s has no member %q: use %s.", what, m.name, list(sortedKeys(readers)))
@@ -190,8 +191,14 @@ func (p *parser) value(into *value.Value) reading {
 	}
 }
 
-// fromValue reports an error of package value below path.
+// fromValue reports an error of package value, or each of several, below path.
 func (r *reporter) fromValue(code, path string, err error) {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range several.Unwrap() {
+			r.fromValue(code, path, one)
+		}
+		return
+	}
 	var bad *value.Error
 	if errors.As(err, &bad) {
 		r.report(code, path+bad.Path, "%s.", capital(bad.Reason))
@@ -338,6 +345,9 @@ func set[T any](m *map[string]T, name string, v T) {
 
 // list joins words as a person would: "a, b or c".
 func list(words []string) string {
+	if more := len(words) - 12; more > 1 {
+		words = append(slices.Clone(words[:12]), fmt.Sprintf("%d more", more))
+	}
 	switch len(words) {
 	case 0:
 		return "none"
@@ -363,8 +373,3 @@ func shorten(s string) string {
 	}
 	return s
 }
-
-var (
-	_ json.Unmarshaler = (*Document)(nil)
-	_ fmt.Stringer     = Duration(0)
-)
