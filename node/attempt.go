@@ -1,0 +1,237 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/belay-run/belay/run"
+	"github.com/belay-run/belay/value"
+)
+
+// CutShortError says that an attempt ended with its context, for another reason than
+// its deadline: it has no result, and the task is to be planned again.
+type CutShortError struct {
+	Node string
+	// Cause is the context's: a claim that was lost, a cancel, a shutdown.
+	Cause error
+}
+
+func (e *CutShortError) Error() string {
+	return fmt.Sprintf("belay: the attempt of node %s was cut short: %v", e.Node, e.Cause)
+}
+
+// Unwrap is the context's cause.
+func (e *CutShortError) Unwrap() error { return e.Cause }
+
+// Run executes one attempt: it calls the node's function on a goroutine of its own,
+// waits for it, and turns what came back into a result. The caller decides what to do
+// with a function that ignores ctx.
+//
+// A panic, and a function that ends its goroutine, are retryable failures
+// (run.CodePanic). When ctx's deadline passed (ctx.Err or its cause is
+// context.DeadlineExceeded), whatever the function answered came too late: a retryable
+// failure (run.CodeTimeout). When ctx ended for another cause, an update, interrupt,
+// snooze or skip is still the result, since the function came to its end; a failure of
+// any kind is not, since it may be the cancellation's: Run then answers *CutShortError
+// and no result.
+//
+// Error texts are kept whole, with each byte that is not UTF-8 replaced by U+FFFD.
+// Those of panics are bounded, and a panic value that is no text, error or number is
+// told by its type only.
+func (p *Prepared) Run(ctx context.Context, call *Call) (run.Result, error) {
+	if call == nil {
+		return run.Result{}, fmt.Errorf("%w: the call", ErrNilArgument)
+	}
+	node, ok := p.nodes[call.Node]
+	if !ok {
+		return run.Permanent(call.Node, run.Failure{
+			Code: run.CodeError, Node: call.Node, Message: fmt.Sprintf("belay: the graph %s has no node %q", p.graph.ID, call.Node),
+		}), nil
+	}
+	if call.Now == nil {
+		c := *call
+		c.Now = time.Now
+		call = &c
+	}
+	end := make(chan outcome, 1)
+	go attempt(context.WithValue(ctx, callKey{}, call), call, node, end)
+	o := <-end
+
+	switch {
+	case timedOut(ctx):
+		return run.Retry(call.Node, late(call.Node, o), time.Time{}), nil
+	case ctx.Err() != nil && o.failed():
+		return run.Result{}, &CutShortError{Node: call.Node, Cause: context.Cause(ctx)}
+	}
+	return o.result(call.Node), nil
+}
+
+func timedOut(ctx context.Context) bool {
+	return ctx.Err() != nil &&
+		(errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(context.Cause(ctx), context.DeadlineExceeded))
+}
+
+// outcome is how one call of a Func ended.
+type outcome struct {
+	update map[string]value.Value
+	err    error
+	marks  marks
+	crash  *run.Failure // a panic, or an ended goroutine
+}
+
+// attempt always sends exactly one outcome. Reading what an error says and wraps calls
+// the node's own code again, so that happens under the same recover.
+func attempt(ctx context.Context, call *Call, node bound, end chan<- outcome) {
+	var o outcome
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			o = outcome{crash: &run.Failure{
+				Code: run.CodePanic, Node: call.Node, Message: "panic: " + panicText(p), Details: stack(debug.Stack()),
+			}}
+		} else if !returned {
+			o = outcome{crash: &run.Failure{
+				Code: run.CodePanic, Node: call.Node, Message: "the node's function ended its goroutine (runtime.Goexit) instead of returning",
+			}}
+		}
+		end <- o
+	}()
+	o.update, o.err = node.fn(ctx, call)
+	if o.err != nil {
+		o.marks = readMarks(o.err)
+	} else if !node.canonical && len(o.update) > 0 {
+		var err error
+		if o.update, err = canonicalMembers(o.update); err != nil {
+			o.err = &codedError{code: run.CodeInvalidUpdate, err: Permanent(invalidAt("writing the state", err))}
+			o.marks = readMarks(o.err)
+		}
+	}
+	returned = true
+}
+
+func (o outcome) failed() bool {
+	return o.crash != nil || o.err != nil && o.marks.failure()
+}
+
+// late is the failure of an attempt whose deadline passed.
+func late(node string, o outcome) run.Failure {
+	f := run.Failure{Code: run.CodeTimeout, Node: node}
+	switch {
+	case o.crash != nil:
+		f.Message, f.Details = "the attempt ran into its deadline: "+o.crash.Message, o.crash.Details
+	case o.err != nil && o.marks.failure():
+		f.Message, f.Details = "the attempt ran into its deadline: "+o.marks.text, o.marks.encoded
+	default:
+		f.Message = "the attempt ended after its deadline, so its answer does not count: give the node a longer timeout"
+	}
+	return f
+}
+
+// result is what an attempt that ended in time came to.
+func (o outcome) result(node string) run.Result {
+	switch m := o.marks; {
+	case o.crash != nil:
+		return run.Retry(node, *o.crash, time.Time{})
+	case o.err == nil:
+		return run.Completed(node, o.update)
+	case m.permanent:
+		return run.Permanent(node, m.failed(node))
+	case m.failure():
+		return run.Retry(node, m.failed(node), m.notBefore)
+	case len(m.asks) > 1:
+		return run.Permanent(node, run.Failure{
+			Code: run.CodeInvalidAsk, Node: node, Message: "the node asked two questions at once: ask one, and the next after its answer",
+		})
+	case m.ask != nil:
+		return ask(node, m.ask.question)
+	case m.snooze != nil && m.snooze.until.IsZero():
+		return run.Permanent(node, run.Failure{
+			Code: run.CodeError, Node: node, Message: "the node snoozed until the zero time: pass the instant at which it is to run again",
+		})
+	case m.snooze != nil:
+		return run.Snooze(node, m.snooze.until)
+	default:
+		return run.Skip(node, storable(m.skip.reason))
+	}
+}
+
+func ask(node string, q Question) run.Result {
+	out := run.Question{ID: q.ID, Field: q.Field, Deadline: q.Deadline}
+	for _, part := range []struct {
+		what string
+		from any
+		to   *value.Value
+	}{{"prompt", q.Prompt, &out.Prompt}, {"default", q.Default, &out.Default}} {
+		if part.from == nil {
+			continue
+		}
+		v, err := encodeValue(part.from)
+		if err != nil {
+			return invalidAsk(node, part.what, err)
+		}
+		*part.to = v
+	}
+	if q.Schema != nil {
+		schema, err := value.Canonical(q.Schema)
+		if err != nil {
+			return invalidAsk(node, "schema", err)
+		}
+		out.Schema = schema
+	}
+	return run.Ask(node, out)
+}
+
+func invalidAsk(node, what string, err error) run.Result {
+	return run.Permanent(node, run.Failure{
+		Code: run.CodeInvalidAsk, Node: node, Message: fmt.Sprintf("the question's %s: %v", what, err),
+	})
+}
+
+const (
+	// maxPanic and maxStack bound what is kept of a panic, in bytes.
+	maxPanic = 4 << 10
+	maxStack = 8 << 10
+)
+
+// panicText is what a panic value says. A value that is neither text nor number is told
+// by its type: formatting it could show data, or never end.
+func panicText(p any) string {
+	var text string
+	switch v := p.(type) {
+	case error, fmt.Stringer, string, bool,
+		int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, uintptr, float32, float64:
+		text = fmt.Sprint(v)
+	default:
+		text = fmt.Sprintf("a value of type %T", p)
+	}
+	text = storable(text)
+	if len(text) > maxPanic {
+		text = fmt.Sprintf("%s (%d more bytes left out)", strings.ToValidUTF8(text[:maxPanic], ""), len(text)-maxPanic)
+	}
+	return text
+}
+
+func stack(raw []byte) value.Value {
+	text := storable(string(raw))
+	if len(text) > maxStack {
+		text = strings.ToValidUTF8(text[:maxStack], "") + "\n(more left out)"
+	}
+	v, err := encodeValue(map[string]string{"stack": text})
+	if err != nil {
+		return nil
+	}
+	return v
+}
+
+// storable replaces each byte that is not UTF-8 by U+FFFD.
+func storable(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	return string([]rune(text))
+}

@@ -1,0 +1,74 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/belay-run/belay/run"
+	"github.com/belay-run/belay/value"
+)
+
+// Call is what a node is told about the attempt it is.
+type Call struct {
+	// Run, Node, Task and AttemptID name the attempt. A task is one activation of a node
+	// (run:step:node); its attempts are task:1, task:2 and so on.
+	Run, Node, Task, AttemptID string
+	// Attempt is the number of recorded failures of the task, plus one. An attempt whose
+	// process died, or that was snoozed, is not a failure.
+	Attempt int
+	// IdempotencyKey is the same for every attempt of the task, whichever process makes it.
+	IdempotencyKey string
+	// Deadline is when ctx ends; zero means none.
+	Deadline time.Time
+	// PlannedAt is when the task was first planned.
+	PlannedAt time.Time
+	// Answers are the answers to the node's interrupts since its last completion,
+	// oldest first. Every attempt is told them.
+	Answers []run.Answer
+	// Reads holds the node's snapshot by its own names. A name that was never written,
+	// and has no default, is left out.
+	Reads map[string]value.Value
+	// Writes lists the node's own names it may write.
+	Writes []string
+	// Now is the engine's clock. Prepared.Run fills in time.Now when it is nil.
+	Now func() time.Time
+}
+
+type callKey struct{}
+
+// FromContext is the call of the attempt that ctx belongs to; ok is false outside a node.
+func FromContext(ctx context.Context) (call *Call, ok bool) {
+	call, ok = ctx.Value(callKey{}).(*Call)
+	return call, ok
+}
+
+// IdempotencyKey is the key of the call that ctx belongs to: the same for every
+// attempt of a task, and different for every task. It is "" outside a node.
+func IdempotencyKey(ctx context.Context) string {
+	if call, ok := FromContext(ctx); ok {
+		return call.IdempotencyKey
+	}
+	return ""
+}
+
+// Answered is the newest answer to the question id that this node asked, decoded into
+// T; with id "" the newest to any of its questions. ok is false when there is none yet,
+// and outside a node. An answer that does not fit T is a permanent error: the answer is
+// stored, and asking again is the way to another one.
+func Answered[T any](ctx context.Context, id string) (answer T, ok bool, err error) {
+	call, ok := FromContext(ctx)
+	if !ok {
+		return answer, false, nil
+	}
+	for i := len(call.Answers) - 1; i >= 0; i-- {
+		a := call.Answers[i]
+		if id != "" && a.Interrupt != id {
+			continue
+		}
+		if err := decodeInto(a.Value, &answer); err != nil {
+			return answer, true, Permanent(invalidAt("the answer to "+a.Interrupt, err))
+		}
+		return answer, true, nil
+	}
+	return answer, false, nil
+}
