@@ -8,8 +8,9 @@ import (
 	"github.com/belay-run/belay/run"
 )
 
-// Features declares what a store offers beyond the core (CONTRACT 8). Nothing is
-// inferred; what is declared is tested. A nil (or false) field is absent.
+// Features declares what a store offers beyond the core (clauses X1 to X10; X8 and X9
+// are no part of Store). Nothing is inferred; what is declared is tested. A nil (or
+// false) field is absent.
 type Features struct {
 	StartClaimed   bool           // X1: Initialization.Claim
 	Batches        Batches        // X2
@@ -49,14 +50,15 @@ type Held struct {
 	Token claim.Token
 }
 
-// ClaimDocuments claims with documents in one snapshot.
+// ClaimDocuments claims as ClaimDue does, document and lease from one snapshot (clause K6).
 type ClaimDocuments interface {
 	ClaimDueDocuments(ctx context.Context, p claim.Policy) (ClaimedBatch, error)
 }
 
-// ClaimedBatch is a claim batch with documents, index for index with Leases.
+// ClaimedBatch is a claim batch with documents.
 type ClaimedBatch struct {
 	claim.Batch
+	// Documents are index for index those of Leases.
 	Documents []ClaimedDocument
 }
 
@@ -91,7 +93,7 @@ type PrunePolicy struct {
 	Before time.Time
 	// Statuses, when not empty, narrows to these terminal statuses.
 	Statuses []run.Status
-	// Limit bounds the runs of one call; 1 to 1000.
+	// Limit bounds the runs of one call; 1 to MaxLimit.
 	Limit int
 	// Graphs deletes graph versions that no run references and that were published
 	// before Before; the newest version of each graph is kept.
