@@ -39,6 +39,9 @@ type Candidate struct {
 func Select(candidates []Candidate, p Policy, held func(Owner) int) []int {
 	s := selection{candidates: candidates, policy: p}
 	s.consider()
+	if p.Fairness == OldestFirst && p.OwnerCap == 0 {
+		s.keepOldest()
+	}
 	s.sortByAge()
 	if p.OwnerCap > 0 {
 		s.capOwners(held)
@@ -73,14 +76,42 @@ func (s *selection) consider() {
 	}
 }
 
-func (s *selection) sortByAge() {
-	slices.SortFunc(s.order, func(a, b place) int {
-		x, y := &s.candidates[a.index], &s.candidates[b.index]
-		if c := x.At.Compare(y.At); c != 0 {
-			return c
+// keepOldest drops what age alone rules out, all but the oldest Limit of each
+// class, without sorting everything: a class is sorted and cut each time it has
+// grown to twice what is kept, and what is younger than the last cut is passed over.
+func (s *selection) keepOldest() {
+	limit := s.policy.Limit
+	if limit < 1 || len(s.order)/4 < limit {
+		return
+	}
+	room := make([]place, 4*limit)
+	kept := [Expired + 1][]place{Ready: room[: 0 : 2*limit], Expired: room[2*limit : 2*limit]}
+	var youngest [Expired + 1]*place
+	for _, at := range s.order {
+		class := s.candidates[at.index].Class
+		if youngest[class] != nil && s.byAge(at, *youngest[class]) > 0 {
+			continue
 		}
-		return strings.Compare(x.ID, y.ID)
-	})
+		kept[class] = append(kept[class], at)
+		if len(kept[class]) == 2*limit {
+			slices.SortFunc(kept[class], s.byAge)
+			kept[class] = kept[class][:limit]
+			youngest[class] = &kept[class][limit-1]
+		}
+	}
+	s.order = append(append(s.order[:0], kept[Ready]...), kept[Expired]...)
+}
+
+func (s *selection) byAge(a, b place) int {
+	x, y := &s.candidates[a.index], &s.candidates[b.index]
+	if c := x.At.Compare(y.At); c != 0 {
+		return c
+	}
+	return strings.Compare(x.ID, y.ID)
+}
+
+func (s *selection) sortByAge() {
+	slices.SortFunc(s.order, s.byAge)
 	for i := range s.order {
 		s.order[i].age = i
 	}

@@ -84,7 +84,7 @@ func TestSelectRules(t *testing.T) {
 }
 
 func drawCandidates(t *rapid.T) []claim.Candidate {
-	n := rapid.IntRange(0, 14).Draw(t, "candidates")
+	n := rapid.IntRange(0, 24).Draw(t, "candidates")
 	turns := rapid.SliceOfN(rapid.Uint64Range(0, 2), 4, 4).Draw(t, "turns")
 	all := make([]claim.Candidate, n)
 	for i := range all {
