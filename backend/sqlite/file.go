@@ -1,0 +1,119 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// opening serializes the part of Open that has a descriptor of its own on the file.
+// Closing a descriptor drops every POSIX lock that the process holds on the file, so
+// nothing else of this package opens the file but SQLite itself, and this only for a file
+// that it has just created.
+var opening sync.Mutex
+
+// siblings are the files SQLite keeps beside a database in WAL mode.
+var siblings = []string{"", "-wal", "-shm", "-journal"}
+
+// prepareFile checks directory and file, and creates the file, closed to others.
+func prepareFile(path string, opts Options) error {
+	dir := filepath.Dir(path)
+	if err := prepareDirectory(path, dir, opts); err != nil {
+		return err
+	}
+	if !opts.NetworkFileSystem {
+		if kind, remote := networkFileSystem(dir); remote {
+			return &OpenError{
+				Path: path, Problem: ProblemNetwork, Err: errors.New(kind),
+				Remedy: "use a local disk, or set Options.NetworkFileSystem if all its processes are on one host",
+			}
+		}
+	}
+	for _, suffix := range siblings {
+		info, err := os.Stat(path + suffix)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return cannotAccess(path, err)
+		case !info.Mode().IsRegular():
+			return &OpenError{Path: path, Problem: ProblemPath, Remedy: fmt.Sprintf("%s is not a regular file: name another", path+suffix)}
+		}
+		if wide := widerThan(info, 0o600); wide != 0 {
+			return &OpenError{
+				Path: path, Problem: ProblemPermissions, Err: fmt.Errorf("%s has mode %#o", path+suffix, info.Mode().Perm()),
+				Remedy: fmt.Sprintf("close it with: chmod 600 %q", path+suffix),
+			}
+		}
+	}
+	return create(path)
+}
+
+func prepareDirectory(path, dir string, opts Options) error {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) && opts.CreateDirectory {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return cannotAccess(path, err)
+		}
+		info, err = os.Stat(dir)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &OpenError{
+			Path: path, Problem: ProblemNoDirectory, Err: err,
+			Remedy: fmt.Sprintf("create it with: mkdir -m 700 %q, or set Options.CreateDirectory", dir),
+		}
+	case err != nil:
+		return cannotAccess(path, err)
+	case !info.IsDir():
+		return &OpenError{Path: path, Problem: ProblemNoDirectory, Err: fmt.Errorf("%s is a file", dir), Remedy: "name a file in a directory"}
+	}
+	allowed := fs.FileMode(0o700)
+	hint := ", or set Options.SharedDirectory"
+	if opts.SharedDirectory {
+		allowed, hint = 0o755, ""
+	}
+	if wide := widerThan(info, allowed); wide != 0 {
+		return &OpenError{
+			Path: path, Problem: ProblemPermissions, Err: fmt.Errorf("%s has mode %#o", dir, info.Mode().Perm()),
+			Remedy: fmt.Sprintf("close it with: chmod %o %q%s", allowed, dir, hint),
+		}
+	}
+	return nil
+}
+
+// create makes the file with mode 0600 unless it exists. SQLite gives -wal and -shm
+// the mode of the file they stand beside.
+func create(path string) error {
+	opening.Lock()
+	defer opening.Unlock()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return cannotAccess(path, err)
+	}
+	return f.Close()
+}
+
+func cannotAccess(path string, err error) error {
+	if isReadOnlyMedium(err) {
+		return readOnly(path, err)
+	}
+	problem, remedy := ProblemSystem, ""
+	if errors.Is(err, fs.ErrPermission) {
+		problem, remedy = ProblemAccess, "run as the user who owns the file and its directory"
+	}
+	return &OpenError{Path: path, Problem: problem, Remedy: remedy, Err: err}
+}
+
+func readOnly(path string, err error) error {
+	return &OpenError{
+		Path: path, Problem: ProblemReadOnly, Err: err,
+		Remedy: "a store writes: copy the file to a writable disk, or mount its medium writable",
+	}
+}

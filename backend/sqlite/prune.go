@@ -1,0 +1,246 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"github.com/belay-run/belay/backend"
+)
+
+// A prune is many short transactions, so that nobody waits for it: these bound one.
+const (
+	pruneRuns   = 32
+	pruneEvents = 2000
+)
+
+// Prune implements backend.Retention (feature X7), and gives the pages it frees back to
+// the file system. A run goes in steps, its events first and the oldest of them first;
+// ended in the middle, it leaves finished runs with a shorter history.
+func (s *Store) Prune(ctx context.Context, p backend.PrunePolicy) (backend.Pruned, error) {
+	p, err := backend.CheckPrune(p)
+	if err != nil {
+		return backend.Pruned{}, err
+	}
+	k := &prune{s: s, policy: p}
+	err = k.runs(ctx)
+	if err == nil && p.Graphs && !k.done.More {
+		err = k.graphs(ctx)
+	}
+	if err == nil && !p.DryRun {
+		err = k.pages(ctx)
+	}
+	return k.done, err
+}
+
+type prune struct {
+	s      *Store
+	policy backend.PrunePolicy
+	done   backend.Pruned
+}
+
+type finished struct {
+	number   int64
+	id       string
+	finished int64
+}
+
+// find reads up to n finished runs behind a position.
+func (k *prune) find(ctx context.Context, after finished, n int) (found []finished, err error) {
+	err = k.s.readers.use(ctx, func(c *conn) error {
+		return c.query(ctx, stPruneRuns, func(r row) error {
+			found = append(found, finished{r.int(0), r.text(1), r.int(2)})
+			return nil
+		}, k.policy.Before.UnixMicro(), statusList(k.policy.Statuses), int64(n), after.finished, after.id)
+	})
+	return found, fail("prune", err, false)
+}
+
+func (k *prune) runs(ctx context.Context) error {
+	after := finished{finished: -1 << 63}
+	for left := k.policy.Limit; ; {
+		// One more is looked at to know whether there are more.
+		found, err := k.find(ctx, after, min(left, pruneRuns)+1)
+		if err != nil {
+			return err
+		}
+		if left == 0 {
+			k.done.More = len(found) > 0
+			return nil
+		}
+		more := len(found) > min(left, pruneRuns)
+		if more {
+			found = found[:len(found)-1]
+		}
+		if len(found) == 0 {
+			return nil
+		}
+		if err := k.delete(ctx, found); err != nil {
+			return err
+		}
+		left -= len(found)
+		after = found[len(found)-1]
+		if !more {
+			return nil
+		}
+	}
+}
+
+// delete deletes a few runs, in as many transactions as their events need.
+func (k *prune) delete(ctx context.Context, runs []finished) error {
+	if k.policy.DryRun {
+		return k.count(ctx, runs)
+	}
+	for len(runs) > 0 {
+		var events, deleted, behind int
+		err := k.s.writer.do(ctx, &operation{name: "prune", run: func(c *conn, _ bool) error {
+			events, deleted, behind = 0, 0, 0
+			for _, r := range runs {
+				there, err := k.stillThere(c, r)
+				if err != nil {
+					return err
+				}
+				if there {
+					n, all, err := k.deleteEvents(c, r, pruneEvents-events)
+					if err != nil {
+						return err
+					}
+					if events += n; !all {
+						return nil
+					}
+					if err := k.deleteRun(c, r); err != nil {
+						return err
+					}
+					deleted++
+				}
+				behind++
+			}
+			return nil
+		}})
+		if err != nil {
+			return err
+		}
+		k.done.Events += events
+		k.done.Runs += deleted
+		runs = runs[behind:]
+	}
+	return nil
+}
+
+// stillThere: another process may have pruned the run meanwhile.
+func (k *prune) stillThere(c *conn, r finished) (there bool, err error) {
+	err = c.query(context.Background(), stPruneCheck, func(row) error { there = true; return nil },
+		r.number, r.id, k.policy.Before.UnixMicro())
+	return there, err
+}
+
+func (k *prune) deleteEvents(c *conn, r finished, most int) (n int, all bool, err error) {
+	deleted, err := c.exec(context.Background(), stPruneEvents, r.number, int64(most))
+	return int(deleted), int(deleted) < most, err
+}
+
+func (k *prune) deleteRun(c *conn, r finished) error {
+	for _, st := range []*statement{stPruneKeys, stPruneDriver, stPruneDocument, stPruneRun} {
+		if _, err := c.exec(context.Background(), st, r.number); err != nil {
+			return err
+		}
+		point("prune.row")
+	}
+	return nil
+}
+
+func (k *prune) count(ctx context.Context, runs []finished) error {
+	err := k.s.readers.use(ctx, func(c *conn) error {
+		for _, r := range runs {
+			err := c.query(ctx, stPruneCountEvents, func(n row) error {
+				k.done.Events += int(n.int(0))
+				return nil
+			}, r.number)
+			if err != nil {
+				return err
+			}
+			k.done.Runs++
+		}
+		return nil
+	})
+	return fail("prune", err, false)
+}
+
+// graphs deletes the versions that nothing references.
+func (k *prune) graphs(ctx context.Context) error {
+	after := int64(0)
+	for {
+		var numbers []int64
+		err := k.s.writer.do(ctx, &operation{name: "prune graphs", run: func(c *conn, _ bool) error {
+			numbers = nil
+			err := c.query(context.Background(), stPruneGraphs, func(r row) error {
+				numbers = append(numbers, r.int(0))
+				return nil
+			}, k.policy.Before.UnixMicro(), after, int64(pruneRuns))
+			for _, number := range numbers {
+				if err == nil && !k.policy.DryRun {
+					_, err = c.exec(context.Background(), stPruneGraph, number)
+				}
+			}
+			return err
+		}})
+		if err != nil || len(numbers) == 0 {
+			return err
+		}
+		k.done.Graphs += len(numbers)
+		after = numbers[len(numbers)-1]
+	}
+}
+
+// pages gives freed pages back, a few in each transaction.
+func (k *prune) pages(ctx context.Context) error {
+	for {
+		var free int64
+		err := k.s.writer.do(ctx, &operation{name: "release pages", run: func(c *conn, _ bool) error {
+			if _, err := c.exec(context.Background(), stPrunePages); err != nil {
+				return err
+			}
+			return c.read(context.Background(), "pragma freelist_count", func(r row) error {
+				free = r.int(0)
+				return nil
+			})
+		}})
+		if err != nil || free == 0 {
+			return err
+		}
+	}
+}
+
+// Driver is the process that last said it drives a run: host and process id, and when.
+// It is a note for tools, no part of the contract, and says nothing about claims.
+type Driver struct {
+	Host    string
+	PID     int
+	NotedAt time.Time
+}
+
+// NoteDriver keeps who drives a run, in place of who did.
+func (s *Store) NoteDriver(ctx context.Context, id string, d Driver) error {
+	if err := backend.CheckRun(backend.System(), id); err != nil {
+		return err
+	}
+	return s.writer.do(ctx, &operation{name: "note driver", run: func(c *conn, _ bool) error {
+		n, err := c.exec(context.Background(), stDriverNote, id, d.Host, int64(d.PID), s.clock.or(d.NotedAt).UnixMicro())
+		if err == nil && n == 0 {
+			err = backend.ErrNotFound
+		}
+		return err
+	}})
+}
+
+// DriverOf is who last drove a run; ErrNotFound when nobody said so.
+func (s *Store) DriverOf(ctx context.Context, id string) (Driver, error) {
+	if err := backend.CheckRun(backend.System(), id); err != nil {
+		return Driver{}, err
+	}
+	var d Driver
+	err := s.view().one(ctx, "driver of run", stDriverOf, func(r row) error {
+		d = Driver{Host: r.text(0), PID: int(r.int(1)), NotedAt: r.instant(2)}
+		return nil
+	}, id)
+	return d, err
+}

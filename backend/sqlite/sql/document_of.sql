@@ -1,0 +1,2 @@
+-- 1 run number
+select body from belay_documents where run = ?1

@@ -1,0 +1,2 @@
+-- 1 run number
+delete from belay_drivers where run = ?1

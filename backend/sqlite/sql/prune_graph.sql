@@ -1,0 +1,2 @@
+-- 1 graph number
+delete from belay_graphs where no = ?1
