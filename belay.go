@@ -1,0 +1,100 @@
+// Package belay runs graphs durably inside Go services: nodes are typed Go functions, graphs
+// are data, and every step of a run is one atomic commit to a backend. When a process falls, the
+// run hangs on its last checkpoint, and another process goes on from there.
+//
+// An Engine is made with New from a backend and the node types this binary can run. Its
+// methods publish graphs, start runs, drive what is due, and answer what runs ask. What an
+// engine does is told by the packages it is made of: graph (documents), node (the
+// code that does the work), run (the run document and its machine), backend (stores).
+package belay
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/graph"
+	"github.com/belay-run/belay/lifecycle"
+	"github.com/belay-run/belay/run"
+)
+
+// What a user meets. Each is documented where it is defined.
+type (
+	// Engine starts, drives and answers runs on one backend.
+	Engine = lifecycle.Engine
+	// Client is one owner's view of an engine.
+	Client = lifecycle.Client
+	// Config is everything an engine needs.
+	Config = lifecycle.Config
+	// Run is a run as callers see it.
+	Run = lifecycle.Run
+	// StartOptions of one start.
+	StartOptions = lifecycle.StartOptions
+	// DrainOptions narrows a drain.
+	DrainOptions = lifecycle.DrainOptions
+	// Drained counts what a drain did.
+	Drained = lifecycle.Drained
+	// Stats counts what an engine did.
+	Stats = lifecycle.Stats
+	// Abandon is a run that was handed back because it cannot begin here.
+	Abandon = lifecycle.Abandon
+	// Graph is a graph document, as ReadGraph reads it or a program builds it.
+	Graph = graph.Document
+	// GraphRef names one version of a published graph.
+	GraphRef = graph.Ref
+	// Diagnostics is every problem of a graph document; Publish answers it as an error.
+	Diagnostics = graph.Diagnostics
+	// PoisonedError says that a run is parked until RetryPoisoned frees it.
+	PoisonedError = lifecycle.PoisonedError
+	// ConfigError lists everything that is wrong with a Config.
+	ConfigError = lifecycle.ConfigError
+)
+
+// The errors that a program is likely to tell apart, with errors.Is.
+var (
+	// ErrInvalidArgument: an argument was refused before anything was looked up.
+	ErrInvalidArgument = backend.ErrInvalidArgument
+	// ErrInvalidConfig is matched by *ConfigError.
+	ErrInvalidConfig = lifecycle.ErrInvalidConfig
+	// ErrInvalidInput: a run's input does not fit its graph.
+	ErrInvalidInput = run.ErrInvalidInput
+	// ErrNotFound: absent, or another owner's.
+	ErrNotFound = backend.ErrNotFound
+	// ErrConflict: the run id is taken.
+	ErrConflict = backend.ErrConflict
+	// ErrInactiveRun: the run is finished.
+	ErrInactiveRun = run.ErrInactiveRun
+	// ErrAlreadyResolved: the interrupt was answered before.
+	ErrAlreadyResolved = run.ErrAlreadyResolved
+	// ErrPoisoned is matched by *PoisonedError.
+	ErrPoisoned = lifecycle.ErrPoisoned
+	// ErrUnreadableGraph is matched by the errors of ReadGraph.
+	ErrUnreadableGraph = errors.New("belay: the graph cannot be read")
+)
+
+// New checks the whole configuration and makes an engine. It starts nothing. Everything that
+// is wrong, the errors of the node registry included, is in the *ConfigError.
+func New(cfg Config) (*Engine, error) { return lifecycle.New(cfg) }
+
+// ReadGraph reads a graph document from a file: YAML when its name ends in .yaml or .yml,
+// JSON otherwise. It does not publish it. What is wrong with the document is in the
+// Diagnostics the error wraps.
+func ReadGraph(path string) (*Graph, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadableGraph, err)
+	}
+	parse := graph.Parse
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".yaml", ".yml":
+		parse = graph.ParseYAML
+	}
+	doc, err := parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnreadableGraph, path, err)
+	}
+	return doc, nil
+}

@@ -1,0 +1,114 @@
+package lifecycle
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/checkpoint"
+	"github.com/belay-run/belay/run"
+	"github.com/belay-run/belay/value"
+)
+
+// settle turns the superstep's results into a commit and applies it. It reports whether the
+// vehicle goes on.
+func (v *vehicle) settle() bool {
+	v.mu.Lock()
+	cause, attempts := v.cause, v.attempts
+	v.attempts = nil
+	v.mu.Unlock()
+	results := make([]run.Result, len(attempts))
+	complete := true
+	for i, a := range attempts {
+		results[i] = a.result
+		complete = complete && !a.cut
+	}
+	// What finished although a shutdown had ended its context is worth a commit.
+	if cause != nil && !(complete && errors.Is(cause, ErrShutdown)) {
+		v.leave(cause)
+		return false
+	}
+	p, err := v.machine.Settle(v.doc, v.plan, results, v.now())
+	if err != nil {
+		v.broken(err)
+		return false
+	}
+	return v.apply(p)
+}
+
+// apply commits a proposal and reports whether the vehicle goes on.
+func (v *vehicle) apply(p run.Proposal) bool {
+	err := v.send(&p)
+	var tooLarge *value.LimitError
+	if errors.As(err, &tooLarge) && len(v.plan.Execute) > 0 {
+		// The backend's limits are narrower than the engine's. The same results would be
+		// refused for ever, so the run fails by them.
+		if p, err = v.settleTooLarge(tooLarge); err == nil {
+			err = v.send(&p)
+		}
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, checkpoint.ErrStaleFence):
+		v.lost(err.Error())
+		return false
+	case errors.Is(err, backend.ErrNotFound):
+		v.lost("the run does not exist any more")
+		return false
+	default:
+		v.broken(err)
+		return false
+	}
+	v.doc, v.plan = p.Document, run.Plan{}
+	v.seq.Store(p.Document.Seq)
+	v.commits++
+	v.engine.stats.commits.Add(1)
+	v.say(slog.LevelDebug, "belay: committed", slog.String("type", string(p.Type)), slog.String("schedule", p.Schedule.Kind.String()))
+	v.engine.observe(p.Document, p.Events)
+	if p.Schedule.Kind == checkpoint.Retain {
+		return true
+	}
+	v.wake = wakeOf(p)
+	v.finish()
+	return false
+}
+
+// settleTooLarge fails the run by results that cannot be stored.
+func (v *vehicle) settleTooLarge(why *value.LimitError) (run.Proposal, error) {
+	results := make([]run.Result, len(v.plan.Execute))
+	for i, act := range v.plan.Execute {
+		results[i] = run.Permanent(act.Node.ID, run.Failure{Code: run.CodeTooLarge, Message: why.Error(), Node: act.Node.ID})
+	}
+	return v.machine.Settle(v.doc, v.plan, results, v.now())
+}
+
+// send sends one commit until its outcome is known: when an answer is lost, the same commit is
+// sent again, under the same id. The run goes back to the queue with it when others are to
+// have their turn.
+func (v *vehicle) send(p *run.Proposal) error {
+	e := v.engine
+	if p.Schedule.Kind == checkpoint.Retain && (v.session.stopping.Load() || v.commits+1 >= e.cfg.CommitBudget || v.ended() != nil) {
+		p.Schedule = checkpoint.Schedule{Kind: checkpoint.ReleaseNow}
+	}
+	c := backend.Commit{Proposal: *p, CheckpointID: checkpoint.ID(e.ids.CheckpointID()), Token: v.lease.Token}
+	for n := 0; ; n++ {
+		sent := e.clock.Now()
+		done, err := e.store.Commit(v.session.io, backend.System(), c)
+		if err == nil {
+			if done.Replayed {
+				e.stats.replays.Add(1)
+			}
+			if p.Schedule.Kind == checkpoint.Retain {
+				e.beat.confirm(v, sent)
+			}
+			return nil
+		}
+		if n == commitRetryLimit || backend.Classify(err) == backend.Permanent {
+			return err
+		}
+		v.say(slog.LevelWarn, "belay: the outcome of a commit is open, it is sent again", slog.String(keyError, err.Error()))
+		if !e.sleep(v.ctx, retryDelay(n)) {
+			return err // nobody waits for the outcome any more: whoever claims the run finds it
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/claim"
+)
+
+// DrainOptions narrows a drain.
+type DrainOptions struct {
+	// Runs, when not empty, drives only these. It needs a backend with feature X4;
+	// without it Drain answers backend.ErrUnsupported.
+	Runs []string
+}
+
+// Drained counts what a drain did.
+type Drained struct {
+	Claims, Commits, Abandons, Poisons int
+	// Next is the earliest instant, by the backend's clock, at which a run that this drain drove
+	// and left unfinished is due again; zero: none.
+	Next time.Time
+}
+
+// Drain drives everything that is due until nothing is: claims, executes, commits,
+// refreshing held claims every TTL/3. Timers in the future are left alone; so is what it
+// handed back for later, because it cannot run here or something failed before it began.
+//
+// The end of ctx is a shutdown, not a cancellation: nothing more is claimed, running nodes have
+// Config.ShutdownTimeout to reach a commit, and the rest is released, due at once and without
+// an attempt used up. Drain then returns what it did, with an error that wraps ctx's. It
+// also returns when the backend cannot be claimed from, with that error.
+func (e *Engine) Drain(ctx context.Context, opts DrainOptions) (Drained, error) {
+	if err := e.check(ctx); err != nil {
+		return Drained{}, err
+	}
+	for _, id := range opts.Runs {
+		if err := claim.CheckID("run id", id); err != nil {
+			return Drained{}, err
+		}
+	}
+	if len(opts.Runs) > 0 && !e.features.ClaimFilter {
+		return Drained{}, fmt.Errorf("%w: draining given runs needs a claim filter (X4): drain everything instead", backend.ErrUnsupported)
+	}
+	s := newSession(e, claim.Filter{Runs: opts.Runs})
+	stop := context.AfterFunc(ctx, s.stop)
+	defer stop()
+	if ctx.Err() != nil {
+		s.stop()
+	}
+	e.scheduler.Go(func() { s.work(nil) }) // a node that never returns must not hold Drain up
+	s.over.Wait()
+	s.close()
+
+	drained := s.summary()
+	switch {
+	case s.failure != nil:
+		return drained, fmt.Errorf("belay: draining stopped, the backend cannot be claimed from: %w", s.failure)
+	case s.stopping.Load():
+		return drained, fmt.Errorf("belay: draining was shut down: %w", context.Cause(ctx))
+	default:
+		return drained, nil
+	}
+}

@@ -1,0 +1,150 @@
+package lifecycle
+
+import (
+	"context"
+	"sync"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/graph"
+	"github.com/belay-run/belay/node"
+	"github.com/belay-run/belay/run"
+)
+
+// program is a graph made ready to run here.
+type program struct {
+	machine *run.Machine
+
+	once     sync.Once
+	prepared *node.Prepared
+	refusal  error // why this registry cannot run it; kept, since neither ever changes
+}
+
+// bind binds the graph's nodes to this engine's code, once.
+func (p *program) bind(e *Engine) (*node.Prepared, error) {
+	p.once.Do(func() {
+		p.prepared, p.refusal = e.cfg.Nodes.Prepare(p.machine.Graph(), e.cfg.MaxNodeTimeout)
+	})
+	return p.prepared, p.refusal
+}
+
+// graphs compiles each graph version once. Programs are shared by content, but an owner
+// gets one only after the backend has shown that the graph is the owner's.
+type graphs struct {
+	mu       sync.RWMutex
+	programs map[graph.Ref]*program
+	owned    map[ownedRef]*program
+	loading  map[ownedRef]*load
+}
+
+type ownedRef struct {
+	owner backend.Owner
+	ref   graph.Ref
+}
+
+// load is one compilation that others wait for.
+type load struct {
+	waiting []event
+	done    bool
+	program *program
+	err     error
+}
+
+// maxPrograms bounds the cache; what is dropped is compiled again when it is needed.
+const maxPrograms = 4096
+
+func newGraphs() *graphs {
+	return &graphs{
+		programs: map[graph.Ref]*program{},
+		owned:    map[ownedRef]*program{},
+		loading:  map[ownedRef]*load{},
+	}
+}
+
+// program is the program of an owner's graph.
+func (e *Engine) program(ctx context.Context, owner backend.Owner, ref graph.Ref) (*program, error) {
+	key := ownedRef{owner, ref}
+	g := e.graphs
+	g.mu.RLock()
+	p := g.owned[key]
+	g.mu.RUnlock()
+	if p != nil {
+		return p, nil
+	}
+
+	g.mu.Lock()
+	if p := g.owned[key]; p != nil {
+		g.mu.Unlock()
+		return p, nil
+	}
+	if l := g.loading[key]; l != nil {
+		ev := e.scheduler.NewEvent()
+		l.waiting = append(l.waiting, ev)
+		g.mu.Unlock()
+		stop := context.AfterFunc(ctx, ev.Set)
+		ev.Wait()
+		stop()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !l.done {
+			return nil, context.Cause(ctx)
+		}
+		return l.program, l.err
+	}
+	l := &load{}
+	g.loading[key] = l
+	g.mu.Unlock()
+
+	p, err := e.compile(ctx, owner, ref)
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err == nil {
+		p = g.keep(key, p)
+	}
+	delete(g.loading, key)
+	l.done, l.program, l.err = true, p, err
+	for _, ev := range l.waiting {
+		ev.Set()
+	}
+	return p, err
+}
+
+// compile fetches and compiles, without the cache.
+func (e *Engine) compile(ctx context.Context, owner backend.Owner, ref graph.Ref) (*program, error) {
+	var raw []byte
+	err := e.retry(ctx, func() (err error) {
+		raw, err = e.store.FetchGraph(ctx, owner, ref)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.graphs.mu.RLock()
+	shared := e.graphs.programs[ref]
+	e.graphs.mu.RUnlock()
+	if shared != nil {
+		return shared, nil
+	}
+	compiled, err := graph.Load(ref, raw)
+	if err != nil {
+		return nil, err
+	}
+	return &program{machine: run.NewMachine(compiled, e.cfg.Limits)}, nil
+}
+
+// keep stores a program, dropping others when there are too many. The caller holds the lock.
+func (g *graphs) keep(key ownedRef, p *program) *program {
+	if shared := g.programs[key.ref]; shared != nil {
+		p = shared
+	}
+	for old := range g.owned {
+		if len(g.owned) < maxPrograms {
+			break
+		}
+		delete(g.owned, old)
+		delete(g.programs, old.ref)
+	}
+	g.programs[key.ref] = p
+	g.owned[key] = p
+	return p
+}

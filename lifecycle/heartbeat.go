@@ -1,0 +1,210 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/run"
+)
+
+// heartbeat keeps the claims that this engine holds. It looks at them every twelfth of
+// the TTL: when one was not confirmed for a third of it, all that are due soon are refreshed together;
+// one that was not confirmed for ten twelfths is given up, before anybody else could take
+// it. Nothing runs while nothing is held.
+type heartbeat struct {
+	engine *Engine
+
+	mu      sync.Mutex
+	first   *vehicle // a list, so that holding and dropping cost the same for any number
+	count   int
+	ticking bool
+	stop    func() bool
+
+	refreshing bool // by one tick at a time, however long the backend takes
+}
+
+func newHeartbeat(e *Engine) *heartbeat { return &heartbeat{engine: e} }
+
+func (h *heartbeat) tickEvery() time.Duration  { return h.engine.cfg.TTL / 12 }
+func (h *heartbeat) refreshAge() time.Duration { return h.engine.cfg.TTL / 3 }
+func (h *heartbeat) alongAge() time.Duration   { return h.engine.cfg.TTL / 6 }
+func (h *heartbeat) giveUpAge() time.Duration  { return h.engine.cfg.TTL / 12 * 10 }
+
+// hold takes new claims in.
+func (h *heartbeat) hold(vehicles []*vehicle) {
+	if len(vehicles) == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, v := range vehicles {
+		v.next, v.held = h.first, true
+		if h.first != nil {
+			h.first.prev = v
+		}
+		h.first = v
+		h.count++
+	}
+	if !h.ticking {
+		h.ticking = true
+		h.stop = h.engine.clock.AfterFunc(h.tickEvery(), h.tick)
+	}
+}
+
+// drop forgets a claim that is not held any more.
+func (h *heartbeat) drop(v *vehicle) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !v.held {
+		return
+	}
+	v.held = false
+	if v.prev != nil {
+		v.prev.next = v.next
+	} else {
+		h.first = v.next
+	}
+	if v.next != nil {
+		v.next.prev = v.prev
+	}
+	v.prev, v.next = nil, nil
+	h.count--
+}
+
+// confirm notes that a commit or a refresh that was sent at a local instant found the claim held.
+func (h *heartbeat) confirm(v *vehicle, sent time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if sent.After(v.confirmed) {
+		v.confirmed = sent
+	}
+}
+
+// each calls f for every held claim.
+func (h *heartbeat) each(f func(*vehicle)) {
+	h.mu.Lock()
+	held := make([]*vehicle, 0, h.count)
+	for v := h.first; v != nil; v = v.next {
+		held = append(held, v)
+	}
+	h.mu.Unlock()
+	for _, v := range held {
+		f(v)
+	}
+}
+
+// end ends what this engine has in flight for a run whose claim was revoked by the commit of a
+// sequence. A claim taken after that commit is another one.
+func (h *heartbeat) end(id string, seq int64, cause error) {
+	h.each(func(v *vehicle) {
+		if v.lease.Run == id && v.seq.Load() < seq {
+			v.end(cause)
+		}
+	})
+}
+
+// rest stops the ticks when nothing is held.
+func (h *heartbeat) rest() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.first == nil && h.ticking && h.stop() {
+		h.ticking = false
+	}
+}
+
+// tick is one look at what is held.
+func (h *heartbeat) tick() {
+	now := h.engine.clock.Now()
+	var due, overdue []*vehicle
+	h.mu.Lock()
+	if h.first == nil {
+		h.ticking = false
+		h.mu.Unlock()
+		return
+	}
+	h.stop = h.engine.clock.AfterFunc(h.tickEvery(), h.tick)
+	anyDue := false
+	for v := h.first; v != nil; v = v.next {
+		switch age := now.Sub(v.confirmed); {
+		case age >= h.giveUpAge():
+			overdue = append(overdue, v)
+		case age >= h.alongAge():
+			due = append(due, v)
+			anyDue = anyDue || age >= h.refreshAge()
+		}
+	}
+	if refresh := anyDue && !h.refreshing; refresh {
+		h.refreshing = true
+	} else {
+		due = nil
+	}
+	h.mu.Unlock()
+
+	for _, v := range overdue {
+		v.say(slog.LevelWarn, "belay: a claim could not be refreshed in time, its run is given up here")
+		v.end(ErrClaimLost)
+	}
+	if due != nil {
+		h.refresh(due)
+		h.mu.Lock()
+		h.refreshing = false
+		h.mu.Unlock()
+	}
+}
+
+// refresh asks the backend to confirm claims, all in one call where it can.
+func (h *heartbeat) refresh(due []*vehicle) {
+	e := h.engine
+	ctx, cancel := e.withTimeout(h.refreshAge())
+	defer cancel()
+	sent := e.clock.Now()
+	answers := make([]error, len(due))
+	if batches := e.features.Batches; batches != nil {
+		held := make([]backend.Held, len(due))
+		for i, v := range due {
+			held[i] = backend.Held{Run: v.lease.Run, Token: v.lease.Token}
+		}
+		answers = batches.RefreshClaims(ctx, held, time.Time{})
+	} else {
+		for i, v := range due {
+			answers[i] = e.store.RefreshClaim(ctx, v.lease.Run, v.lease.Token, time.Time{})
+		}
+	}
+	for i, v := range due[:min(len(due), len(answers))] {
+		switch err := answers[i]; {
+		case err == nil:
+			h.confirm(v, sent)
+		case errors.Is(err, claim.ErrClaimLost):
+			e.scheduler.Go(func() { h.lost(v) })
+		case !errors.Is(err, backend.ErrBusy):
+			v.say(slog.LevelWarn, "belay: a claim could not be refreshed, it is tried again", slog.String(keyError, err.Error()))
+		}
+	}
+}
+
+// lost ends a vehicle whose claim another has, or nobody any more, and finds out for its nodes
+// whether the run was cancelled.
+func (h *heartbeat) lost(v *vehicle) {
+	ctx, cancel := h.engine.withTimeout(min(h.tickEvery(), time.Second))
+	defer cancel()
+	cause := ErrClaimLost
+	if d, err := h.engine.store.FetchRun(ctx, backend.System(), v.lease.Run); err == nil && d.Status == run.Cancelled {
+		cause = ErrRunCancelled
+	}
+	v.end(cause)
+}
+
+// withTimeout is a context of nobody's that ends after d on the engine's clock.
+func (e *Engine) withTimeout(d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	stop := e.clock.AfterFunc(d, func() { cancel(context.DeadlineExceeded) })
+	return ctx, func() {
+		stop()
+		cancel(context.Canceled)
+	}
+}

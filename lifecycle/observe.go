@@ -1,0 +1,40 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/belay-run/belay/run"
+)
+
+// The keys of log records.
+const (
+	keyRun     = "run"
+	keyNode    = "node"
+	keySeq     = "seq"
+	keyAttempt = "attempt"
+	keyGraph   = "graph"
+	keyReason  = "reason"
+	keyError   = "error"
+	keyStack   = "stack"
+)
+
+// observe tells the hook and whoever awaits the run of a commit.
+func (e *Engine) observe(d *run.Document, events []run.Event) {
+	e.watch.changed(d.ID)
+	if e.cfg.Observe != nil {
+		e.guard("Observe", d.ID, func() { e.cfg.Observe(d, events) })
+	}
+}
+
+// guard calls a hook of the host, whose panic must not harm the run.
+func (e *Engine) guard(hook, runID string, call func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			e.log.LogAttrs(context.Background(), slog.LevelError, "belay: a hook panicked",
+				slog.String("hook", hook), slog.String(keyRun, runID), slog.String(keyError, fmt.Sprintf("%T", r)))
+		}
+	}()
+	call()
+}

@@ -1,0 +1,264 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/claim"
+)
+
+// claimLimit bounds one batch.
+const claimLimit = 1000
+
+// session is one stretch of claiming, with its own slots. Whoever frees a slot claims for it:
+// one claim is in flight at a time, and what is asked meanwhile makes one more.
+type session struct {
+	engine *Engine
+	filter claim.Filter
+	// io is the context of what the session asks of the backend. A shutdown ends it last, so
+	// that commits and releases get through.
+	io    context.Context
+	endIO context.CancelFunc
+	over  event // set once nothing is held and nothing is due
+
+	stopping atomic.Bool
+
+	mu       sync.Mutex
+	active   int // vehicles that were claimed and have not finished
+	claiming bool
+	again    bool // something may have become due since the claim in flight was sent
+	ended    bool // nothing is claimed any more
+	prefer   claim.Class
+	failure  error // of claiming
+	done     Drained
+	wakes    map[string]time.Time // of runs left unfinished
+	stopLast func() bool
+}
+
+func newSession(e *Engine, filter claim.Filter) *session {
+	s := &session{engine: e, filter: filter, over: e.scheduler.NewEvent(), prefer: claim.Ready, wakes: map[string]time.Time{}}
+	s.io, s.endIO = context.WithCancel(context.Background())
+	return s
+}
+
+// work drives a vehicle, and then whatever else there is, until there is nothing for this
+// goroutine. Without a vehicle it begins by claiming.
+func (s *session) work(v *vehicle) {
+	here := currentGoroutine()
+	if v == nil {
+		v = s.next()
+	}
+	for v != nil {
+		v.goroutine = here
+		s.shield(v, v.drive)
+		v = s.next()
+	}
+}
+
+// carryOn is what the last of a superstep does, when it was not the goroutine that began it.
+func (s *session) carryOn(v *vehicle) {
+	v.goroutine = currentGoroutine()
+	s.shield(v, func() {
+		if v.settle() {
+			v.advance()
+		}
+	})
+	s.work(nil)
+}
+
+// shield keeps a panic in belay's own code, or in an expression library, from ending the
+// host's process: the run is given back, and poisoned when it happens every time.
+func (s *session) shield(v *vehicle, drive func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			v.broken(fmt.Errorf("belay: driving the run panicked: %v\n%s", r, debug.Stack()))
+		}
+	}()
+	drive()
+}
+
+// next claims for the free slots and starts what it got, but for one vehicle that it leaves to
+// the caller; nil when there is nothing to do here.
+func (s *session) next() *vehicle {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil
+	}
+	if s.claiming {
+		s.again = true
+		return nil
+	}
+	var own *vehicle
+	for {
+		free := s.engine.cfg.Concurrency - s.active
+		if own != nil && !s.again {
+			return own
+		}
+		if s.stopping.Load() || s.failure != nil {
+			s.settleOver()
+			return own
+		}
+		if free <= 0 {
+			return own
+		}
+		s.claiming, s.again = true, false
+		prefer := s.prefer
+		if free == 1 {
+			s.prefer = other(prefer)
+		}
+		s.mu.Unlock()
+		limit := min(free, claimLimit)
+		vehicles, poisoned, err := s.claim(limit, prefer)
+		s.mu.Lock()
+		s.claiming = false
+		if err != nil {
+			s.failure = err
+			continue
+		}
+		if limit < free && len(vehicles)+poisoned == limit {
+			s.again = true
+		}
+		s.active += len(vehicles)
+		s.done.Claims += len(vehicles)
+		s.done.Poisons += poisoned
+		for _, v := range vehicles {
+			delete(s.wakes, v.lease.Run)
+		}
+		if own == nil && len(vehicles) > 0 {
+			own, vehicles = vehicles[0], vehicles[1:]
+		}
+		for _, v := range vehicles {
+			s.engine.scheduler.Go(func() { s.work(v) })
+		}
+		if len(vehicles) == 0 && own == nil && poisoned == 0 && !s.again {
+			s.settleOver()
+			return nil
+		}
+	}
+}
+
+func other(c claim.Class) claim.Class {
+	if c == claim.Ready {
+		return claim.Expired
+	}
+	return claim.Ready
+}
+
+// settleOver ends the session when it holds nothing. The caller holds the lock.
+func (s *session) settleOver() {
+	if s.active == 0 && !s.claiming {
+		s.ended = true
+		s.over.Set()
+	}
+}
+
+// claim asks the backend once.
+func (s *session) claim(limit int, prefer claim.Class) (vehicles []*vehicle, poisoned int, err error) {
+	e := s.engine
+	policy := claim.Policy{
+		TTL: e.cfg.TTL, Limit: limit, MaxAttempts: e.cfg.MaxAttempts,
+		Prefer: prefer, Fairness: e.cfg.Fairness, Filter: s.filter,
+	}
+	var batch backend.ClaimedBatch
+	var sent time.Time
+	err = e.retry(s.io, func() (err error) {
+		sent = e.clock.Now()
+		if e.features.ClaimDocuments != nil {
+			batch, err = e.features.ClaimDocuments.ClaimDueDocuments(s.io, policy)
+		} else {
+			batch.Batch, err = e.store.ClaimDue(s.io, policy)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	now := instants{named: batch.Now, since: e.clock.Now()}
+	e.anchor.set(now)
+	for _, p := range batch.Poisoned {
+		e.log.LogAttrs(s.io, slog.LevelError, "belay: a run is poisoned: find the cause, then free it with RetryPoisoned",
+			slog.String(keyRun, p.Run), slog.String(keyGraph, p.GraphID), slog.String(keyReason, p.Poison.Reason))
+	}
+	e.stats.poisons.Add(int64(len(batch.Poisoned)))
+	e.stats.claims.Add(int64(len(batch.Leases)))
+	vehicles = make([]*vehicle, len(batch.Leases))
+	for i, lease := range batch.Leases {
+		v := newVehicle(s, lease, now, sent)
+		if batch.Documents != nil {
+			v.claimed = &batch.Documents[i]
+		}
+		vehicles[i] = v
+	}
+	e.beat.hold(vehicles)
+	return vehicles, len(batch.Poisoned), nil
+}
+
+// finished frees the vehicle's slot.
+func (s *session) finished(v *vehicle) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active--
+	s.done.Commits += v.commits
+	if v.abandoned {
+		s.done.Abandons++
+	}
+	if !v.wake.IsZero() {
+		s.wakes[v.lease.Run] = v.wake
+	}
+	s.again = true
+}
+
+// stop begins a shutdown: nothing more is claimed, running nodes may still reach a commit.
+func (s *session) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping.Swap(true) {
+		return
+	}
+	s.settleOver()
+	s.stopLast = s.engine.clock.AfterFunc(s.engine.cfg.ShutdownTimeout, s.cut)
+}
+
+// cut ends the contexts of nodes that did not get to a commit. After their grace, what still
+// asks something of the backend is cut off too.
+func (s *session) cut() {
+	s.engine.beat.each(func(v *vehicle) {
+		if v.session == s {
+			v.end(ErrShutdown)
+		}
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopLast = s.engine.clock.AfterFunc(2*s.engine.cfg.NodeGrace, s.endIO)
+}
+
+// close releases what a session that is over holds.
+func (s *session) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopLast != nil {
+		s.stopLast()
+	}
+	s.endIO()
+	s.engine.beat.rest()
+}
+
+// summary is what the session did.
+func (s *session) summary() Drained {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.done
+	for _, at := range s.wakes {
+		if d.Next.IsZero() || at.Before(d.Next) {
+			d.Next = at
+		}
+	}
+	return d
+}

@@ -1,0 +1,183 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/checkpoint"
+	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/graph"
+	"github.com/belay-run/belay/run"
+	"github.com/belay-run/belay/value"
+)
+
+// StartOptions of one start. The zero value is fine.
+type StartOptions struct {
+	// ID is the new run's id. Defaults to one of Config.IDs.
+	ID string
+	// Key is the start key: while its run is not terminal, and until Window has passed since
+	// it was stored, another start with the key answers that run and stores nothing.
+	Key    string
+	Window time.Duration
+	// At is when the run becomes due. Zero or past: at once.
+	At       time.Time
+	Metadata map[string]string
+}
+
+// Publish validates and stores a graph; the same graph again is a no-op. Every problem is in
+// the graph.Diagnostics it answers; warnings are logged.
+func (c *Client) Publish(ctx context.Context, doc *graph.Document) (graph.Ref, error) {
+	if err := c.check(ctx); err != nil {
+		return graph.Ref{}, err
+	}
+	if doc == nil {
+		return graph.Ref{}, &backend.ArgumentError{Argument: "graph", Reason: "is nil: read one with ReadGraph or build a graph.Document"}
+	}
+	e := c.engine
+	compiled, err := graph.Publish(doc, e.cfg.Nodes)
+	if err != nil {
+		return graph.Ref{}, err
+	}
+	for _, w := range compiled.Warnings() {
+		e.log.LogAttrs(ctx, slog.LevelWarn, "belay: graph warning",
+			slog.String(keyGraph, compiled.Ref().ID), slog.String("code", w.Code), slog.String("path", w.Path), slog.String("message", w.Message))
+	}
+	err = e.retry(ctx, func() error { return e.store.SaveGraph(ctx, c.owner, compiled.Ref(), compiled.Bytes()) })
+	if err != nil {
+		return graph.Ref{}, err
+	}
+	return compiled.Ref(), nil
+}
+
+// Start starts a run of a published graph (an empty ref.Hash is the latest version). input is
+// anything that encodes to a JSON object; nil is an empty one. It answers
+// run.ErrInvalidInput when the input does not fit the graph, backend.ErrNotFound when the graph is
+// not published, backend.ErrConflict when the id is taken. When its answer is lost
+// (the context ends, say), starting again with the same ID or Key is safe.
+func (c *Client) Start(ctx context.Context, ref graph.Ref, input any, opts StartOptions) (*Run, error) {
+	if err := c.check(ctx); err != nil {
+		return nil, err
+	}
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	if err := claim.CheckID("graph id", ref.ID); err != nil {
+		return nil, err
+	}
+	in, err := inputObject(input)
+	if err != nil {
+		return nil, err
+	}
+	e := c.engine
+	ref, p, err := c.published(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	now, err := e.present(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id := opts.ID
+	if id == "" {
+		id = e.ids.RunID()
+	}
+	proposal, err := p.machine.Init(run.Initial{Run: id, Input: in, StartAt: opts.At, Metadata: opts.Metadata}, now)
+	if err != nil {
+		return nil, err
+	}
+	init := backend.Initialization{
+		Proposal: proposal, CheckpointID: checkpoint.ID(e.ids.CheckpointID()),
+		Key: opts.Key, Window: opts.Window,
+	}
+	var inserted backend.Inserted
+	err = e.retry(ctx, func() (err error) {
+		inserted, err = e.store.InsertRun(ctx, c.owner, init)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if inserted.Existing {
+		first, err := c.Inspect(ctx, inserted.Run)
+		if err != nil {
+			return nil, fmt.Errorf("belay: the start key is held by run %s, which cannot be read: %w", inserted.Run, err)
+		}
+		first.Existing = true
+		return first, nil
+	}
+	e.observe(proposal.Document, proposal.Events)
+	return &Run{Document: proposal.Document, Owner: c.owner, Wake: wakeOf(proposal)}, nil
+}
+
+// published finds the version that a start names, and its program.
+func (c *Client) published(ctx context.Context, ref graph.Ref) (graph.Ref, *program, error) {
+	e := c.engine
+	if ref.Hash == "" {
+		err := e.retry(ctx, func() error {
+			latest, err := e.store.LatestGraph(ctx, c.owner, ref.ID)
+			ref.Hash = latest.Ref.Hash
+			return err
+		})
+		if err != nil {
+			return ref, nil, fmt.Errorf("belay: graph %s: %w: publish it for this owner first", ref.ID, err)
+		}
+	}
+	p, err := e.program(ctx, c.owner, ref)
+	if err != nil {
+		return ref, nil, fmt.Errorf("belay: graph %s: %w", ref.ID, err)
+	}
+	return ref, p, nil
+}
+
+// inputObject encodes an input. What encodes to null, a nil map say, is the empty object.
+func inputObject(input any) (value.Value, error) {
+	if input == nil {
+		return nil, nil
+	}
+	in, err := value.Of(input)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", run.ErrInvalidInput, err)
+	}
+	if value.Equal(in, value.Null()) {
+		return nil, nil
+	}
+	return in, nil
+}
+
+func (o StartOptions) validate() error {
+	refuse := func(argument, reason string) error {
+		return &backend.ArgumentError{Argument: argument, Reason: reason}
+	}
+	if o.ID != "" {
+		if err := claim.CheckID("run id", o.ID); err != nil {
+			return err
+		}
+	}
+	if o.Key != "" {
+		if err := claim.CheckID("start key", o.Key); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.Window < 0:
+		return refuse("window", "is negative: use 0 to hold the start key only while its run is not finished")
+	case o.Window > 0 && o.Key == "":
+		return refuse("window", "has no start key to hold: set Key, or leave Window out")
+	}
+	return nil
+}
+
+// wakeOf is when a proposal leaves the run due; zero: not by itself.
+func wakeOf(p run.Proposal) time.Time {
+	switch p.Schedule.Kind {
+	case checkpoint.ReleaseNow:
+		return p.Now
+	case checkpoint.ReleaseAt:
+		return p.Schedule.At
+	default:
+		return time.Time{}
+	}
+}

@@ -1,0 +1,218 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/node"
+	"github.com/belay-run/belay/run"
+)
+
+// vehicle drives one claimed run: plan, execute, settle, commit, until the run parks, finishes
+// or has used up its commit budget. Exactly one goroutine at a time holds the baton, the right to touch the run:
+// the one that claimed it, and after a superstep whoever finished that last. Nobody waits
+// for a node, so a node that never returns costs its goroutine and nothing else.
+type vehicle struct {
+	engine  *Engine
+	session *session
+	lease   claim.Lease
+	clock   instants
+	claimed *backend.ClaimedDocument // nil: to be fetched
+
+	// ctx is what the run's nodes get. It descends from no caller's; its cause says why
+	// it ended.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	// Of the holder of the baton.
+	goroutine goroutine
+	doc       *run.Document
+	machine   *run.Machine
+	nodes     *node.Prepared
+	plan      run.Plan
+	commits   int
+	wake      time.Time // when the run is due again, when this vehicle left it unfinished
+	abandoned bool
+
+	seq atomic.Int64 // of the last commit known here
+
+	mu       sync.Mutex
+	cause    error // why the vehicle must end
+	finished bool
+	attempts []*attempt // of the superstep in flight
+	pending  int        // attempts that have neither returned nor been given up
+
+	// Of the heartbeat.
+	confirmed  time.Time // local instant at which the claim was last known to be held
+	prev, next *vehicle
+	held       bool
+}
+
+func newVehicle(s *session, lease claim.Lease, clock instants, sent time.Time) *vehicle {
+	v := &vehicle{engine: s.engine, session: s, lease: lease, clock: clock, confirmed: sent}
+	v.seq.Store(lease.Seq)
+	v.ctx, v.cancel = context.WithCancelCause(context.Background())
+	return v
+}
+
+// now is the backend's present, as the claim lets this vehicle know it.
+func (v *vehicle) now() time.Time { return v.clock.at(v.engine.clock.Now()) }
+
+// drive begins, and goes on as far as this goroutine gets.
+func (v *vehicle) drive() {
+	if v.session.stopping.Load() {
+		v.release(claim.ReleasePolicy{Refund: true})
+		return
+	}
+	if v.load() {
+		v.advance()
+	}
+}
+
+// load gets the document and the graph ready. When it cannot, it hands the run back and
+// reports false.
+func (v *vehicle) load() bool {
+	doc, err := v.document()
+	if err != nil {
+		v.refuseDocument(err)
+		return false
+	}
+	if doc.Seq != v.lease.Seq {
+		v.lost("the run moved on before it began here")
+		return false
+	}
+	p, err := v.engine.program(v.session.io, v.lease.Owner, doc.Graph)
+	if err != nil {
+		v.refuseGraph(err)
+		return false
+	}
+	nodes, err := p.bind(v.engine)
+	if err != nil {
+		v.refuseGraph(err)
+		return false
+	}
+	v.engine.trouble.Store(0)
+	v.doc, v.machine, v.nodes = doc, p.machine, nodes
+	return true
+}
+
+// document is the claimed document, or the stored one.
+func (v *vehicle) document() (*run.Document, error) {
+	if c := v.claimed; c != nil {
+		v.claimed = nil
+		return c.Document, c.Err
+	}
+	var doc *run.Document
+	err := v.engine.retry(v.session.io, func() (err error) {
+		doc, err = v.engine.store.FetchRun(v.session.io, backend.System(), v.lease.Run)
+		return err
+	})
+	return doc, err
+}
+
+// advance plans and executes until the baton is handed on or the vehicle has finished.
+func (v *vehicle) advance() {
+	for {
+		if cause := v.ended(); cause != nil {
+			v.leave(cause)
+			return
+		}
+		plan, err := v.machine.Plan(v.doc, v.now())
+		switch {
+		case err != nil:
+			v.refusePlan(err)
+			return
+		case len(plan.Execute) > 0:
+			if v.session.stopping.Load() {
+				v.release(claim.ReleasePolicy{Refund: true})
+				return
+			}
+			v.plan = plan
+			if !v.execute() || !v.settle() {
+				return
+			}
+		case plan.Commit != nil:
+			if !v.apply(*plan.Commit) {
+				return
+			}
+		case !plan.Wake.IsZero():
+			v.wake = plan.Wake
+			v.release(claim.ReleasePolicy{After: max(plan.Wake.Sub(v.now()), 0), Refund: true})
+			return
+		default:
+			v.refusePlan(errors.New("belay: a claimed run is waiting or finished"))
+			return
+		}
+	}
+}
+
+// end tells the vehicle to stop: its nodes' contexts end with the cause, and what they still
+// return is dropped. A commit that is under way is left to its fence.
+func (v *vehicle) end(cause error) {
+	v.mu.Lock()
+	if v.cause != nil || v.finished {
+		v.mu.Unlock()
+		return
+	}
+	v.cause = cause
+	executing := v.pending > 0
+	attempts := v.attempts
+	v.mu.Unlock()
+	v.cancel(cause)
+	if executing {
+		v.engine.clock.AfterFunc(v.engine.cfg.NodeGrace, func() {
+			for _, a := range attempts {
+				a.giveUp()
+			}
+		})
+	}
+}
+
+// ended is why the vehicle must stop, nil while it may go on.
+func (v *vehicle) ended() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.cause
+}
+
+// leave stops for a cause before anything was committed for it.
+func (v *vehicle) leave(cause error) {
+	if errors.Is(cause, ErrShutdown) {
+		v.release(claim.ReleasePolicy{Refund: true})
+		return
+	}
+	v.lost(cause.Error())
+}
+
+// lost ends quietly: somebody else has the run, or had a say in it.
+func (v *vehicle) lost(reason string) {
+	v.engine.stats.lostClaims.Add(1)
+	v.say(slog.LevelInfo, "belay: stopped driving a run", slog.String(keyReason, reason))
+	v.finish()
+}
+
+// finish frees what the vehicle holds here. The claim has been dealt with.
+func (v *vehicle) finish() {
+	v.mu.Lock()
+	v.finished = true
+	v.mu.Unlock()
+	v.engine.beat.drop(v)
+	v.cancel(context.Canceled)
+	v.session.finished(v)
+}
+
+// say logs about the run.
+func (v *vehicle) say(level slog.Level, message string, attrs ...slog.Attr) {
+	if !v.engine.log.Enabled(context.Background(), level) {
+		return
+	}
+	v.engine.log.LogAttrs(context.Background(), level, message, append([]slog.Attr{
+		slog.String(keyRun, v.lease.Run), slog.Int64(keySeq, v.seq.Load()),
+	}, attrs...)...)
+}
