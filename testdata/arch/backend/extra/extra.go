@@ -1,0 +1,1 @@
+package extra // want: backend/extra has no line in the import rules
