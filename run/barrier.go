@@ -101,7 +101,10 @@ func (m *Machine) folded(old Channel, field string, values []value.Value) (value
 	if err != nil {
 		return nil, err
 	}
-	return v, value.Check("the value of the field "+field, len(v), m.limits.Value)
+	if len(v) > m.limits.Value {
+		return nil, value.Check("the value of the field "+field, len(v), m.limits.Value)
+	}
+	return v, nil
 }
 
 func replaces(c *graph.Channel) bool { return c.Reducer.Name == "" || c.Reducer.Name == "replace" }

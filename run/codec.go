@@ -36,8 +36,8 @@ func (e *FormatError) Is(target error) bool { return target == ErrFormat }
 var upcasts [Format - 1]func(document []byte) ([]byte, error)
 
 // Encode writes a document in format Format. The bytes are deterministic: equal
-// documents give equal bytes. It does not judge the document (Valid does), except
-// that text which is not UTF-8 is refused with ErrInvalidDocument.
+// documents give equal bytes. It does not judge the document, as Valid does, and
+// answers ErrInvalidDocument only for what no bytes could stand for.
 func Encode(d *Document) ([]byte, error) {
 	if d == nil {
 		return nil, invalid("it is nil")

@@ -122,6 +122,9 @@ func (c *commit) forget(node string) {
 
 // count adds a completion to each of the nodes, which come sorted.
 func (c *commit) count(nodes []string) {
+	if len(nodes) == 0 {
+		return
+	}
 	counts := append(make([]NodeCount, 0, len(c.next.Completed)+len(nodes)), c.next.Completed...)
 	for _, node := range nodes {
 		i, ok := slices.BinarySearchFunc(counts, node, func(n NodeCount, node string) int { return strings.Compare(n.Node, node) })

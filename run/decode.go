@@ -109,6 +109,18 @@ func list[T any](r *decoder, each func(*decoder) T) []T {
 	return out
 }
 
+// members reads an object whose names are free; each reads what belongs to one.
+func members[T any](r *decoder, each func(r *decoder, name string) T) []T {
+	if !r.open('{', "an object") {
+		return nil
+	}
+	var out []T
+	for r.more('}') {
+		out = append(out, each(r, r.text()))
+	}
+	return out
+}
+
 func (r *decoder) text() string {
 	v := r.value()
 	if r.err != nil {
@@ -249,19 +261,19 @@ func (r *decoder) document() *Document {
 		case "output":
 			d.Output = r.value()
 		case "input":
-			d.Input = list(r, (*decoder).channel)
+			d.Input = members(r, (*decoder).channel)
 		case "state":
-			d.State = list(r, (*decoder).channel)
+			d.State = members(r, (*decoder).channel)
 		case "changed":
 			d.Changed = list(r, (*decoder).text)
 		case "pending":
 			d.Pending = list(r, (*decoder).text)
 		case "completed":
-			d.Completed = list(r, (*decoder).nodeCount)
+			d.Completed = members(r, (*decoder).nodeCount)
 		case "edges":
-			d.Edges = list(r, (*decoder).edgeCount)
+			d.Edges = members(r, (*decoder).edgeCount)
 		case "barriers":
-			d.Barriers = list(r, (*decoder).barrier)
+			d.Barriers = members(r, (*decoder).barrier)
 		case "tasks":
 			d.Tasks = list(r, (*decoder).task)
 		case "writes":
@@ -280,19 +292,15 @@ func (r *decoder) document() *Document {
 	return d
 }
 
-// metadata reads an object of strings, whose names are free.
 func (r *decoder) metadata() map[string]string {
-	if !r.open('{', "an object") {
-		return nil
-	}
-	m := map[string]string{}
-	for r.more('}') {
-		k := r.text()
-		m[k] = r.text()
-	}
-	if len(m) == 0 {
-		return nil
-	}
+	var m map[string]string
+	members(r, func(r *decoder, name string) struct{} {
+		if m == nil {
+			m = map[string]string{}
+		}
+		m[name] = r.text()
+		return struct{}{}
+	})
 	return m
 }
 
@@ -316,15 +324,14 @@ func (r *decoder) failure() *Failure {
 	return f
 }
 
-func (r *decoder) channel() (c Channel) {
+func (r *decoder) channel(name string) Channel {
+	c := Channel{Name: name}
 	r.object(func(name []byte) bool {
 		switch string(name) {
-		case "name":
-			c.Name = r.text()
-		case "version":
-			c.Version = r.int()
 		case "value":
 			c.Value = r.value()
+		case "version":
+			c.Version = r.int()
 		default:
 			return false
 		}
@@ -333,49 +340,12 @@ func (r *decoder) channel() (c Channel) {
 	return c
 }
 
-func (r *decoder) nodeCount() (c NodeCount) {
-	r.object(func(name []byte) bool {
-		switch string(name) {
-		case "node":
-			c.Node = r.text()
-		case "count":
-			c.Count = r.int()
-		default:
-			return false
-		}
-		return true
-	})
-	return c
-}
+func (r *decoder) nodeCount(node string) NodeCount { return NodeCount{Node: node, Count: r.int()} }
 
-func (r *decoder) edgeCount() (c EdgeCount) {
-	r.object(func(name []byte) bool {
-		switch string(name) {
-		case "edge":
-			c.Edge = r.text()
-		case "fired":
-			c.Fired = r.int()
-		default:
-			return false
-		}
-		return true
-	})
-	return c
-}
+func (r *decoder) edgeCount(edge string) EdgeCount { return EdgeCount{Edge: edge, Fired: r.int()} }
 
-func (r *decoder) barrier() (b Barrier) {
-	r.object(func(name []byte) bool {
-		switch string(name) {
-		case "edge":
-			b.Edge = r.text()
-		case "sources":
-			b.Sources = list(r, (*decoder).text)
-		default:
-			return false
-		}
-		return true
-	})
-	return b
+func (r *decoder) barrier(edge string) Barrier {
+	return Barrier{Edge: edge, Sources: list(r, (*decoder).text)}
 }
 
 func (r *decoder) task() (t Task) {
@@ -396,7 +366,7 @@ func (r *decoder) task() (t Task) {
 		case "input_hash":
 			t.InputHash = r.text()
 		case "snapshot":
-			t.Snapshot = list(r, (*decoder).channel)
+			t.Snapshot = members(r, (*decoder).channel)
 		default:
 			return false
 		}
@@ -415,7 +385,7 @@ func (r *decoder) write() (w Write) {
 		case "reason":
 			w.Reason = r.text()
 		case "update":
-			w.Update = list(r, (*decoder).channel)
+			w.Update = members(r, (*decoder).channel)
 		default:
 			return false
 		}

@@ -15,8 +15,8 @@ import (
 // encoder appends JSON without reflection. Every object begins with a member that
 // is always there, so that each optional one brings its own comma.
 type encoder struct {
-	b       []byte
-	badText bool
+	b   []byte
+	bad string // what could not be written
 }
 
 // raw appends what is JSON already: punctuation with member names, or a value.
@@ -25,7 +25,7 @@ func (e *encoder) raw(s string) { e.b = append(e.b, s...) }
 func (e *encoder) text(s string) {
 	var err error
 	if e.b, err = jsontext.AppendQuote(e.b, s); err != nil {
-		e.badText = true
+		e.bad = "text that is not UTF-8"
 	}
 }
 
@@ -96,18 +96,31 @@ func (e *encoder) optValue(name string, v value.Value) {
 
 // optList writes a list member; each writes one element.
 func optList[T any](e *encoder, name string, list []T, each func(*encoder, *T)) {
+	optSeries(e, name, '[', list, each, ']')
+}
+
+// optMembers writes an object member; each writes one name and its value.
+func optMembers[T any](e *encoder, name string, list []T, each func(*encoder, *T)) {
+	optSeries(e, name, '{', list, each, '}')
+}
+
+func optSeries[T any](e *encoder, name string, open byte, list []T, each func(*encoder, *T), shut byte) {
 	if len(list) == 0 {
 		return
 	}
 	e.raw(name)
-	e.b = append(e.b, '[')
+	e.b = append(e.b, open)
 	for i := range list {
 		if i > 0 {
 			e.b = append(e.b, ',')
 		}
 		each(e, &list[i])
 	}
-	e.b = append(e.b, ']')
+	e.b = append(e.b, shut)
+}
+
+func (e *encoder) optChannels(name string, cs []Channel) {
+	optMembers(e, name, cs, (*encoder).channel)
 }
 
 func (e *encoder) document(d *Document) {
@@ -131,13 +144,13 @@ func (e *encoder) document(d *Document) {
 		e.failure(d.Failure)
 	}
 	e.optValue(`,"output":`, d.Output)
-	optList(e, `,"input":`, d.Input, (*encoder).channel)
-	optList(e, `,"state":`, d.State, (*encoder).channel)
+	e.optChannels(`,"input":`, d.Input)
+	e.optChannels(`,"state":`, d.State)
 	optList(e, `,"changed":`, d.Changed, (*encoder).name)
 	optList(e, `,"pending":`, d.Pending, (*encoder).name)
-	optList(e, `,"completed":`, d.Completed, (*encoder).nodeCount)
-	optList(e, `,"edges":`, d.Edges, (*encoder).edgeCount)
-	optList(e, `,"barriers":`, d.Barriers, (*encoder).barrier)
+	optMembers(e, `,"completed":`, d.Completed, (*encoder).nodeCount)
+	optMembers(e, `,"edges":`, d.Edges, (*encoder).edgeCount)
+	optMembers(e, `,"barriers":`, d.Barriers, (*encoder).barrier)
 	optList(e, `,"tasks":`, d.Tasks, (*encoder).task)
 	optList(e, `,"writes":`, d.Writes, (*encoder).write)
 	optList(e, `,"timers":`, d.Timers, (*encoder).timer)
@@ -170,33 +183,35 @@ func (e *encoder) failure(f *Failure) {
 }
 
 func (e *encoder) channel(c *Channel) {
-	e.raw(`{"name":`)
 	e.text(c.Name)
-	e.optInt(`,"version":`, c.Version)
-	e.raw(`,"value":`)
+	e.raw(`:{"value":`)
+	if len(c.Value) == 0 {
+		e.bad = c.Name + " without a value"
+	}
 	e.b = append(e.b, c.Value...)
+	e.optInt(`,"version":`, c.Version)
 	e.b = append(e.b, '}')
 }
 
 func (e *encoder) nodeCount(c *NodeCount) {
-	e.raw(`{"node":`)
 	e.text(c.Node)
-	e.optInt(`,"count":`, c.Count)
-	e.b = append(e.b, '}')
+	e.b = append(e.b, ':')
+	e.int(c.Count)
 }
 
 func (e *encoder) edgeCount(c *EdgeCount) {
-	e.raw(`{"edge":`)
 	e.text(c.Edge)
-	e.optInt(`,"fired":`, c.Fired)
-	e.b = append(e.b, '}')
+	e.b = append(e.b, ':')
+	e.int(c.Fired)
 }
 
 func (e *encoder) barrier(b *Barrier) {
-	e.raw(`{"edge":`)
 	e.text(b.Edge)
-	optList(e, `,"sources":`, b.Sources, (*encoder).name)
-	e.b = append(e.b, '}')
+	e.b = append(e.b, ':')
+	if len(b.Sources) == 0 {
+		e.bad = "the barrier " + b.Edge + " without a source"
+	}
+	optList(e, "", b.Sources, (*encoder).name)
 }
 
 func (e *encoder) task(t *Task) {
@@ -211,7 +226,7 @@ func (e *encoder) task(t *Task) {
 	e.optTime(`,"planned_at":`, t.PlannedAt)
 	e.raw(`,"input_hash":`)
 	e.text(t.InputHash)
-	optList(e, `,"snapshot":`, t.Snapshot, (*encoder).channel)
+	e.optChannels(`,"snapshot":`, t.Snapshot)
 	e.b = append(e.b, '}')
 }
 
@@ -222,7 +237,7 @@ func (e *encoder) write(w *Write) {
 		e.raw(`,"skipped":true`)
 	}
 	e.optText(`,"reason":`, w.Reason)
-	optList(e, `,"update":`, w.Update, (*encoder).channel)
+	e.optChannels(`,"update":`, w.Update)
 	e.b = append(e.b, '}')
 }
 
@@ -285,8 +300,8 @@ func (e *encoder) event(v *Event) {
 }
 
 func (e *encoder) done(wrap error, what string) ([]byte, error) {
-	if e.badText {
-		return nil, fmt.Errorf("%w: %s holds text that is not UTF-8", wrap, what)
+	if e.bad != "" {
+		return nil, fmt.Errorf("%w: %s holds %s", wrap, what, e.bad)
 	}
 	return e.b, nil
 }

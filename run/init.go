@@ -101,7 +101,7 @@ func (m *Machine) defaults() []Channel {
 
 // input takes the input's members apart and checks them all.
 func (m *Machine) input(raw value.Value) ([]Channel, error) {
-	given, err := members(raw)
+	given, err := inputMembers(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -146,8 +146,8 @@ func (m *Machine) input(raw value.Value) ([]Channel, error) {
 	return out, nil
 }
 
-// members are the members of an input object.
-func members(raw value.Value) (map[string]value.Value, error) {
+// inputMembers are the members of an input object.
+func inputMembers(raw value.Value) (map[string]value.Value, error) {
 	out := map[string]value.Value{}
 	if len(raw) == 0 {
 		return out, nil

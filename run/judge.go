@@ -118,8 +118,8 @@ func (s *superstep) judgeUpdate(node *graph.CompiledNode, update map[string]valu
 		if v == nil {
 			continue
 		}
-		if err := value.Check("the value that node "+node.ID+" writes to "+b.State, len(v), s.machine.limits.Value); err != nil {
-			f := tooLarge(node.ID, err)
+		if len(v) > s.machine.limits.Value {
+			f := tooLarge(node.ID, value.Check("the value that node "+node.ID+" writes to "+b.State, len(v), s.machine.limits.Value))
 			return nil, &f
 		}
 		if err := s.machine.graph.Channel(b.State).CheckWrite(v); err != nil {

@@ -158,12 +158,12 @@ func (m *Machine) planFresh(d *Document, now time.Time) (Plan, error) {
 
 // snapshot is what a node reads of the committed state, by its own names.
 func snapshot(d *Document, node *graph.CompiledNode) []Channel {
-	if len(node.Reads) == 0 {
-		return nil
-	}
-	out := make([]Channel, 0, len(node.Reads))
+	var out []Channel
 	for _, r := range node.Reads {
 		if c := d.channel(r.State); c.Value != nil {
+			if out == nil {
+				out = make([]Channel, 0, len(node.Reads))
+			}
 			out = append(out, Channel{Name: r.Name, Value: c.Value, Version: c.Version})
 		}
 	}

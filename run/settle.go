@@ -35,7 +35,7 @@ func (m *Machine) Settle(d *Document, plan Plan, results []Result, now time.Time
 		failure = m.oversized(p)
 	}
 	if failure != nil {
-		return m.fail(d, *failure, nil, now), nil
+		return m.fail(d, *failure, s.blamed(failure), now), nil
 	}
 	return p, nil
 }
@@ -127,6 +127,18 @@ func (s *superstep) failure() (p Proposal, over bool) {
 		return Proposal{}, false
 	}
 	return s.machine.fail(s.from, *first, facts, s.now), true
+}
+
+// blamed is the event of the node that a failure of the whole superstep names, if
+// the node's result is one of this commit's: otherwise its fact was told before.
+func (s *superstep) blamed(f *Failure) []Event {
+	for i := range s.verdicts {
+		if a := s.verdicts[i].activation; a.Node.ID == f.Node {
+			failed := verdict{activation: a, failure: f}
+			return []Event{failed.fact()}
+		}
+	}
+	return nil
 }
 
 // commit parks the superstep, or passes its barrier when nothing is left parked.
