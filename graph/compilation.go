@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"regexp/syntax"
 	"slices"
+	"strings"
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/builtin"
@@ -32,9 +33,12 @@ type compilation struct {
 	free     Variables
 
 	wrongs    []wrong
+	unknown   bool              // a name is unknown, so that checking types says nothing more
 	names     map[string]bool   // what the program reads
 	mentioned map[string]bool   // names and the arguments of changed and version
-	inner     map[ast.Node]bool // identifiers that a member access already accounts for
+	lets      map[string]bool   // what the expression itself declares
+	inner     map[ast.Node]bool // identifiers that their parent already accounts for
+	typed     int               // types built so far
 }
 
 // wrong is one reason why a source does not compile.
@@ -59,18 +63,21 @@ func (c *compilation) compile() (*Expression, []wrong) {
 		c.wrong(codeBadGuard, nil, "it has %d bytes, the limit is %d: let a node compute it", len(c.source), maxExpression)
 		return nil, c.wrongs
 	}
-	c.names, c.mentioned, c.inner = map[string]bool{}, map[string]bool{}, map[ast.Node]bool{}
+	c.names, c.mentioned, c.lets = map[string]bool{}, map[string]bool{}, map[string]bool{}
+	c.inner = map[ast.Node]bool{}
 	tree, err := c.parse()
 	if err != nil {
 		c.failed(err)
 		return nil, c.wrongs
 	}
 	ast.Walk(&tree.Node, visit(c.examine))
-	ast.Walk(&tree.Node, visit(c.examineState))
+	ast.Walk(&tree.Node, visit(c.examineName))
 	// The types are checked on a tree of their own: what they would allow the
 	// compiler to assume does not hold for a field that was never written.
-	if _, err := checker.Check(tree, c.checkConfig()); err != nil {
-		c.failed(err)
+	if !c.unknown {
+		if _, err := checker.Check(tree, c.checkConfig()); err != nil {
+			c.failed(err)
+		}
 	}
 	if len(c.wrongs) > 0 {
 		return nil, c.wrongs
@@ -98,12 +105,15 @@ func (c *compilation) parse() (*exprparser.Tree, error) {
 }
 
 func (c *compilation) failed(err error) {
-	reason := err.Error()
+	reason, code := err.Error(), codeBadGuard
 	var at *file.Error
 	if errors.As(err, &at) {
+		if strings.HasPrefix(at.Message, "unknown field ") {
+			code = codeUnknownGuardField
+		}
 		reason = fmt.Sprintf("%s (column %d)", at.Message, at.Column+1)
 	}
-	c.wrong(codeBadGuard, nil, "%s", reason)
+	c.wrong(code, nil, "%s", reason)
 }
 
 // slot is the name of a variable in the program's environment.
@@ -122,13 +132,10 @@ func (c *compilation) examine(node *ast.Node) {
 			c.inner[n.Node] = true
 			c.read(n, property.Value)
 		}
-	case *ast.IdentifierNode:
-		if _, free := c.free[n.Value]; free {
-			c.names[n.Value] = true
-		}
-		if n.Value == "$env" {
-			c.wrong(codeBadGuard, n, "$env is not available")
-		}
+	case *ast.VariableDeclaratorNode:
+		c.lets[n.Name] = true
+	case *ast.BytesNode:
+		c.wrong(codeBadGuard, n, "bytes are not available: write a string")
 	case *ast.CallNode:
 		c.examineCall(n)
 	case *ast.BinaryNode:
@@ -165,15 +172,13 @@ func (c *compilation) examineCall(n *ast.CallNode) {
 	callee, ok := n.Callee.(*ast.IdentifierNode)
 	if !ok {
 		c.wrong(codeBadGuard, n, "only the functions of the language can be called")
-		return
-	}
-	if why, denied := deniedReasons[callee.Value]; denied {
-		c.wrong(codeBadGuard, n, "%s is not available: %s", callee.Value, why)
+		c.unknown = true
 		return
 	}
 	if !c.guard || callee.Value != "changed" && callee.Value != "version" {
 		return
 	}
+	c.inner[callee] = true
 	if len(n.Arguments) == 1 {
 		if name, ok := n.Arguments[0].(*ast.StringNode); ok {
 			c.mention(n, name.Value)
@@ -183,11 +188,28 @@ func (c *compilation) examineCall(n *ast.CallNode) {
 	c.wrong(codeBadGuard, n, `%s takes one literal name, as in %s("total")`, callee.Value, callee.Value)
 }
 
-// examineState refuses the state as a whole: what a guard reads must be known
-// before it runs, so that only that is decoded.
-func (c *compilation) examineState(node *ast.Node) {
-	if c.isState(*node) && !c.inner[*node] {
-		c.wrong(codeBadGuard, *node, `name the field, as in state.total or state["sub-total"]`)
+// examineName refuses names that mean nothing, and the state as a whole: what a
+// guard reads must be known before it runs, so that only that is decoded.
+func (c *compilation) examineName(node *ast.Node) {
+	n, ok := (*node).(*ast.IdentifierNode)
+	if !ok || c.inner[n] || c.lets[n.Value] {
+		return
+	}
+	if _, declared := c.free[n.Value]; declared {
+		c.names[n.Value] = true
+		return
+	}
+	c.unknown = true
+	why, denied := deniedReasons[n.Value]
+	switch {
+	case c.isState(n):
+		c.wrong(codeBadGuard, n, `name the field, as in state.total or state["sub-total"]`)
+	case denied:
+		c.wrong(codeBadGuard, n, "%s is not available: %s", n.Value, why)
+	case c.guard:
+		c.wrong(codeBadGuard, n, "there is nothing called %s: fields are named as in state.total", n.Value)
+	default:
+		c.wrong(codeBadGuard, n, "there is nothing called %s: use %s", n.Value, list(sortedKeys(c.free)))
 	}
 }
 
@@ -205,28 +227,28 @@ func (c *compilation) checkConfig() *conf.Config {
 		for name := range c.names {
 			fields[name] = types.Any
 			if ch := c.channels[name]; ch != nil {
-				fields[name] = typeOf(ch.Schema, 0)
+				fields[name] = c.typeOf(ch.Schema, 0)
 			}
 		}
 		env[stateName] = fields
 	}
 	for name, schema := range c.free {
-		env[name] = typeOf(schema, 0)
-	}
-	// What is not available was reported with its reason.
-	for name := range deniedReasons {
-		if _, taken := env[name]; !taken {
-			env[name] = types.Any
+		env[name] = types.Any
+		if c.names[name] {
+			env[name] = c.typeOf(schema, 0)
 		}
 	}
 	config.WithEnv(env)
 	return config
 }
 
+// maxTypes bounds what typing one expression may cost: a schema may refer to itself.
+const maxTypes = 2000
+
 // typeOf is the type a schema promises, Any where it promises none. null is left
 // out, since every field may be nil.
-func typeOf(s *value.Schema, depth int) types.Type {
-	if s == nil || depth > 8 {
+func (c *compilation) typeOf(s *value.Schema, depth int) types.Type {
+	if c.typed++; s == nil || depth > 8 || c.typed > maxTypes {
 		return types.Any
 	}
 	allowed := slices.DeleteFunc(slices.Clone(s.Types()), func(t string) bool { return t == "null" })
@@ -246,12 +268,12 @@ func typeOf(s *value.Schema, depth int) types.Type {
 	case "string":
 		return types.String
 	case "array":
-		return types.Array(typeOf(s.Items(), depth+1))
+		return types.Array(c.typeOf(s.Items(), depth+1))
 	}
 	object := types.Map{}
 	for _, name := range s.Properties() {
 		property, _ := s.Property(name)
-		object[name] = typeOf(property, depth+1)
+		object[name] = c.typeOf(property, depth+1)
 	}
 	if _, closed := s.Property("\x00"); !closed {
 		object[types.Extra] = types.Any
@@ -397,9 +419,16 @@ func stableSortBy(n *ast.BuiltinNode) ast.Node {
 	}
 }
 
+// size is what one round of a loop's body costs: an object costs as much memory as
+// many other operations.
 func size(node ast.Node) int {
 	count := 0
-	ast.Walk(&node, visit(func(*ast.Node) { count++ }))
+	ast.Walk(&node, visit(func(n *ast.Node) {
+		count++
+		if _, object := (*n).(*ast.MapNode); object {
+			count += 16
+		}
+	}))
 	return count
 }
 

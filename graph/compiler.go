@@ -3,10 +3,11 @@ package graph
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -82,7 +83,7 @@ func (c *compiler) compileState() {
 	for _, name := range sortedKeys(c.doc.Defs) {
 		c.checkID(name, at("/$defs", name), "name of a shared schema")
 		if _, err := value.CompileSchema(c.doc.Defs[name], c.doc.Defs); err != nil {
-			c.fromValue(codeInvalidSchema, at("/$defs", name), err)
+			c.schemaError(at("/$defs", name), c.doc.Defs[name], err)
 		}
 	}
 	for _, name := range sortedKeys(c.doc.Inputs) {
@@ -113,7 +114,7 @@ func (c *compiler) compileChannel(ch *Channel, path string, schema, fallback val
 	if schema == nil {
 		c.report(codeMissingSchema, at(path, "schema"), "%q has no schema: add one, {} admits any value.", ch.Name)
 	} else if compiled, err := value.CompileSchema(schema, c.doc.Defs); err != nil {
-		c.fromValue(codeInvalidSchema, at(path, "schema"), err)
+		c.schemaError(at(path, "schema"), schema, err)
 	} else {
 		ch.Schema = compiled
 	}
@@ -128,6 +129,16 @@ func (c *compiler) compileChannel(ch *Channel, path string, schema, fallback val
 		c.fromValue(codeInvalidDefault, at(path, "default"), err)
 	}
 	ch.Default = v
+}
+
+// schemaError reports what is wrong with a schema where it stands: in the schema or
+// in a shared one.
+func (c *compiler) schemaError(path string, schema value.Value, err error) {
+	var bad *value.Error
+	if errors.As(err, &bad) && strings.HasPrefix(bad.Path, "/$defs/") && decodeObject(schema)["$defs"] == nil {
+		path = ""
+	}
+	c.fromValue(codeInvalidSchema, path, err)
 }
 
 func (c *compiler) compileNode(id string, n Node) {
@@ -163,7 +174,7 @@ func (c *compiler) compileNode(id string, n Node) {
 		written[b.State] = b.Name
 	}
 	if n.Timeout < 0 || time.Duration(n.Timeout)%time.Microsecond != 0 {
-		c.report(codeInvalidTimeout, at(path, "timeout"), "The timeout %v is not a positive number of microseconds: correct it.", time.Duration(n.Timeout))
+		c.report(codeInvalidValue, at(path, "timeout"), "The timeout %v is not a positive number of microseconds: correct it.", time.Duration(n.Timeout))
 	}
 	out.Retry = c.compileRetry(at(path, "retry"), n.Retry)
 	c.out.nodes = append(c.out.nodes, out)
@@ -322,5 +333,3 @@ func decodeObject(v value.Value) map[string]json.RawMessage {
 	}
 	return object
 }
-
-var _ fmt.Stringer = Diagnostic{}

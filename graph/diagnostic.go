@@ -72,7 +72,16 @@ func (d Diagnostics) of(severity Severity) Diagnostics {
 // reporter collects diagnostics; the severity of a code stands in the catalogue.
 type reporter struct{ list Diagnostics }
 
+// maxDiagnostics bounds what one document can make a person read.
+const maxDiagnostics = 1000
+
 func (r *reporter) add(d Diagnostic) {
+	if len(r.list) > maxDiagnostics {
+		return
+	}
+	if len(r.list) == maxDiagnostics {
+		d = Diagnostic{Code: codeTooMany, Message: "There are more problems than are listed: correct these first."}
+	}
 	d.Severity = severityOf(d.Code)
 	r.list = append(r.list, d)
 }

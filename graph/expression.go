@@ -1,8 +1,10 @@
 package graph
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -138,38 +140,111 @@ func (e *Expression) release(ev *evaluation) {
 	for _, slot := range e.slots {
 		ev.env[slot] = nil
 	}
+	if cap(ev.machine.Stack) > 256 {
+		ev.machine = vm.VM{}
+	}
 	clear(ev.machine.Stack[:cap(ev.machine.Stack)])
 	clear(ev.machine.Variables)
 	e.pool.Put(ev)
 }
 
 func (e *Expression) failure(err error) error {
-	budget := errors.Is(err, errBudget)
-	reason := err.Error()
 	var at *file.Error
-	if errors.As(err, &at) {
-		if at.Message == "memory budget exceeded" {
-			budget = true
+	located := errors.As(err, &at)
+	if errors.Is(err, errBudget) || located && at.Message == "memory budget exceeded" {
+		return &ExpressionError{Expression: e.source, Reason: budgetReason, budget: true}
+	}
+	reason := err.Error()
+	if located {
+		reason = fmt.Sprintf("%s (column %d)", plain(at.Message), at.Column+1)
+	}
+	if strings.Contains(reason, "nil") {
+		reason += ": a field that was never written is nil, so test it with != nil or give a default with ??"
+	}
+	return &ExpressionError{Expression: e.source, Reason: reason}
+}
+
+// plain says in the words of an expression's author what went wrong, without data.
+func plain(message string) string {
+	if rest, ok := strings.CutPrefix(message, "interface conversion: interface {} is "); ok {
+		is, not, _ := strings.Cut(rest, ", not ")
+		message = fmt.Sprintf("a value is %s where %s is needed", typeName(is), typeName(not))
+	} else if strings.HasPrefix(message, "cannot fetch ") {
+		_, from, _ := cutLast(message, " from ")
+		message = "a member of " + typeName(from) + " is read"
+	} else if is, ok := strings.CutPrefix(message, "invalid operation: int("); ok {
+		message = "a value is " + typeName(strings.TrimSuffix(is, ")")) + " where a number is needed"
+	} else if rest, ok := strings.CutPrefix(message, "invalid operation: "); ok {
+		words := strings.Fields(strings.ReplaceAll(rest, "interface {}", "any"))
+		for i := range words {
+			words[i] = typeName(words[i])
 		}
-		reason = fmt.Sprintf("%s (column %d)", at.Message, at.Column+1)
+		message = "there is no " + strings.Join(words, " ")
 	}
-	if budget {
-		reason = budgetReason
+	return message
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
 	}
-	return &ExpressionError{Expression: e.source, Reason: reason, budget: budget}
+	return s, "", false
+}
+
+func typeName(goType string) string {
+	switch strings.ReplaceAll(goType, "interface {}", "any") {
+	case "nil", "<nil>":
+		return "nil"
+	case "string":
+		return "a string"
+	case "bool":
+		return "true or false"
+	case "int", "int64", "float64":
+		return "a number"
+	case "map[string]any":
+		return "an object"
+	case "[]any", "[]string", "[]int":
+		return "a list"
+	}
+	return goType
 }
 
 // decodeFor decodes a state value for the engine: as value.Decode, with int in the
 // place of int64, since that is what literals and lengths are there.
 func decodeFor(v value.Value) (any, error) {
-	if v == nil {
-		return nil, nil
+	if data, ok := scalar(v); ok {
+		return data, nil
 	}
 	data, err := value.Decode(v)
 	if err != nil {
 		return nil, err
 	}
 	return native(data), nil
+}
+
+// scalar decodes the commonest canonical values without a decoder.
+func scalar(v value.Value) (any, bool) {
+	if len(v) == 0 {
+		return nil, true
+	}
+	switch v[0] {
+	case 'n':
+		return nil, true
+	case 't':
+		return true, true
+	case 'f':
+		return false, true
+	case '"':
+		if text := v[1 : len(v)-1]; bytes.IndexByte(text, '\\') < 0 {
+			return string(text), true
+		}
+	case '[', '{':
+	default:
+		if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+			return int(n), true
+		}
+	}
+	return nil, false
 }
 
 func native(data any) any {

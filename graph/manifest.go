@@ -1,11 +1,9 @@
 package graph
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-
-	jsonv2 "github.com/go-json-experiment/json"
+	"strconv"
 
 	"github.com/belay-run/belay/value"
 )
@@ -22,24 +20,38 @@ type Manifest struct {
 // ErrManifest is wrapped when a manifest cannot be read.
 var ErrManifest = errors.New("belay: invalid manifest")
 
-// ParseManifest reads a manifest written by node.Registry.Manifest. Unknown members
-// and other formats are refused: they wrap ErrManifest. Node types that contradict
-// themselves are reported as Diagnostics, all at once, which are wrapped too.
+// ParseManifest reads a manifest written by node.Registry.Manifest. Errors wrap
+// ErrManifest; unknown members, and node types that contradict themselves, are
+// Diagnostics as well, all at once.
 func ParseManifest(raw []byte) (*Manifest, error) {
+	tree, wrong := parseTree(raw)
+	var p parser
+	if wrong != nil {
+		p.add(*wrong)
+		return nil, fmt.Errorf("%w: %w", ErrManifest, p.sorted())
+	}
 	var m Manifest
-	if err := jsonv2.Unmarshal(raw, &m, jsonv2.RejectUnknownMembers(true)); err != nil {
-		var head struct {
-			Format int `json:"format"`
-		}
-		if json.Unmarshal(raw, &head) == nil && head.Format > ManifestFormat {
-			return nil, m.newer(head.Format)
-		}
-		return nil, fmt.Errorf("%w: %w: write it with the program whose nodes it describes", ErrManifest, err)
+	format := &element{kind: 'n', raw: []byte("none")}
+	if stated := tree.member("format"); stated != nil {
+		format = stated
 	}
-	if m.Format != ManifestFormat {
-		return nil, m.newer(m.Format)
+	if string(format.raw) != strconv.Itoa(ManifestFormat) {
+		return nil, fmt.Errorf("%w: its format is %s and this build reads %d: read it with the release that wrote it", ErrManifest, shorten(string(format.raw)), ManifestFormat)
 	}
-	var r reporter
+	repeated(tree, "", p.add)
+	p.object(tree, "", "A manifest", map[string]reading{
+		"format": p.count(&m.Format),
+		"nodes": func(e *element, path string) {
+			p.items(e, path, func(e *element, path string) {
+				var t NodeType
+				p.nodeType(e, path, &t)
+				m.Nodes = append(m.Nodes, t)
+			})
+		},
+	})
+	if p.failed() {
+		return nil, fmt.Errorf("%w: %w", ErrManifest, p.sorted())
+	}
 	type key struct {
 		name    string
 		version int
@@ -47,21 +59,49 @@ func ParseManifest(raw []byte) (*Manifest, error) {
 	seen := map[key]bool{}
 	for i := range m.Nodes {
 		t, path := &m.Nodes[i], atIndex("/nodes", i)
-		r.checkNodeType(t, path)
+		p.checkNodeType(t, path)
 		k := key{t.Name, t.Version}
 		if seen[k] {
-			r.report(codeInvalidNodeType, path, "%q is listed twice in version %d: list it once.", shorten(t.Name), t.Version)
+			p.report(codeInvalidNodeType, path, "%q is listed twice in version %d: list it once.", shorten(t.Name), t.Version)
 		}
 		seen[k] = true
 	}
-	if r.failed() {
-		return nil, fmt.Errorf("%w: %w", ErrManifest, r.sorted())
+	if p.failed() {
+		return nil, fmt.Errorf("%w: %w", ErrManifest, p.sorted())
 	}
 	return &m, nil
 }
 
-func (m *Manifest) newer(format int) error {
-	return fmt.Errorf("%w: its format is %d and this build reads %d: use the build that wrote it", ErrManifest, format, ManifestFormat)
+func (p *parser) items(e *element, path string, read reading) {
+	if p.kind(e, path, '[', "This must be a list") {
+		for i, item := range e.items {
+			read(item, atIndex(path, i))
+		}
+	}
+}
+
+func (p *parser) nodeType(e *element, path string, t *NodeType) {
+	ports := func(into *map[string]Port) reading {
+		return func(e *element, path string) {
+			p.named(e, path, "This", func(name string, e *element, path string) {
+				var port Port
+				p.object(e, path, "A port", map[string]reading{"schema": p.value(&port.Schema), "required": p.flag(&port.Required)})
+				set(into, name, port)
+			})
+		}
+	}
+	p.object(e, path, "A node type", map[string]reading{
+		"name": p.text(&t.Name), "version": p.count(&t.Version), "config": p.value(&t.Config),
+		"accepts": func(e *element, path string) {
+			p.items(e, path, func(e *element, path string) {
+				var version int
+				p.count(&version)(e, path)
+				t.Accepts = append(t.Accepts, version)
+			})
+		},
+		"reads": ports(&t.Reads), "writes": ports(&t.Writes),
+		"open_reads": p.flag(&t.OpenReads), "open_writes": p.flag(&t.OpenWrites), "max_timeout": p.duration(&t.MaxTimeout),
+	})
 }
 
 // Valid reports what a node type contradicts itself in, as Diagnostics: nil when it
@@ -125,6 +165,9 @@ func (r *reporter) checkNodeType(t *NodeType, path string) {
 func (m *Manifest) NodeType(name string, version int) (NodeType, bool) {
 	var best NodeType
 	found := false
+	if m == nil {
+		return best, false
+	}
 	for _, t := range m.Nodes {
 		if t.Name != name {
 			continue

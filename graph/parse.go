@@ -20,17 +20,22 @@ func Parse(raw []byte) (*Document, error) {
 	if err := value.Check("graph document", len(raw), MaxDocument); err != nil {
 		return nil, err
 	}
-	tree, wrong := parseTree(raw)
 	var p parser
-	if wrong != nil {
-		p.add(*wrong)
-		return nil, p.sorted()
-	}
-	d := p.document(tree)
+	d := p.read(raw)
 	if p.failed() {
 		return nil, p.sorted()
 	}
 	return d, nil
+}
+
+// read answers the document as far as it can be read, nil when the text is not JSON.
+func (p *parser) read(raw []byte) *Document {
+	tree, wrong := parseTree(raw)
+	if wrong != nil {
+		p.add(*wrong)
+		return nil
+	}
+	return p.document(tree)
 }
 
 // UnmarshalJSON reads a document as Parse does.

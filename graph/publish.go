@@ -3,6 +3,7 @@ package graph
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/belay-run/belay/value"
 )
@@ -41,14 +42,13 @@ func Publish(doc *Document, catalog Catalog) (*Compiled, error) {
 		return nil, Diagnostics{{Code: codeMissingMember, Severity: SeverityError, Message: "There is no document: pass one."}}
 	}
 	c := newCompiler(doc.clone())
-	c.checkEncodable()
-	types := c.materialize(catalog)
-	compiled := c.compile()
-	c.checkPorts(types)
-	c.warn()
+	compiled := c.all(catalog)
 	found := c.sorted()
 	if len(found.Errors()) > 0 {
 		return nil, found
+	}
+	for _, e := range c.doc.Edges {
+		slices.Sort(e.From)
 	}
 	raw, err := c.doc.canonical()
 	if err != nil {
@@ -60,6 +60,16 @@ func Publish(doc *Document, catalog Catalog) (*Compiled, error) {
 	compiled.bytes, compiled.ref = raw, Ref{ID: doc.ID, Hash: value.Hash(raw)}
 	compiled.warnings = found
 	return compiled, nil
+}
+
+// all does everything that publication checks.
+func (c *compiler) all(catalog Catalog) *Compiled {
+	c.checkEncodable()
+	types := c.materialize(catalog)
+	compiled := c.compile()
+	c.checkPorts(types)
+	c.warn()
+	return compiled
 }
 
 // Load compiles a published graph from its stored bytes as it stands: nothing is

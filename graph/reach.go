@@ -10,12 +10,17 @@ func (c *compiler) checkReach() {
 		return
 	}
 	reached := map[string]bool{Start: true}
-	for grown := true; grown; {
-		grown = false
-		for _, e := range c.out.edges {
-			ready := len(e.From) > 0 && !slices.ContainsFunc(e.From, func(source string) bool { return !reached[source] })
-			if ready && !reached[e.To] {
-				reached[e.To], grown = true, true
+	missing := make(map[*CompiledEdge]int, len(c.out.edges))
+	for next := []string{Start}; len(next) > 0; {
+		at := next[len(next)-1]
+		next = next[:len(next)-1]
+		for _, e := range c.out.from[at] {
+			if _, met := missing[e]; !met {
+				missing[e] = len(slices.Compact(slices.Clone(e.From)))
+			}
+			if missing[e]--; missing[e] == 0 && !reached[e.To] {
+				reached[e.To] = true
+				next = append(next, e.To)
 			}
 		}
 	}
@@ -72,24 +77,61 @@ func (c *compiler) warnUnused() {
 
 // cycle is the least node id on some cycle.
 func (c *compiler) cycle() (string, bool) {
+	t := tarjan{from: c.out.from, order: map[string]int{}, low: map[string]int{}, open: map[string]bool{}}
 	for _, n := range c.out.nodes {
-		seen := map[string]bool{}
-		next := []string{n.ID}
-		for len(next) > 0 {
-			at := next[len(next)-1]
-			next = next[:len(next)-1]
-			for _, e := range c.out.from[at] {
-				if e.To == n.ID {
-					return n.ID, true
-				}
-				if !seen[e.To] {
-					seen[e.To] = true
-					next = append(next, e.To)
-				}
-			}
+		if t.order[n.ID] == 0 {
+			t.visit(n.ID)
 		}
 	}
-	return "", false
+	// An edge that wrongly leaves $finish is reported as what it is.
+	cyclic := slices.DeleteFunc(t.cyclic, func(id string) bool { return c.out.nodeByID[id] == nil })
+	if len(cyclic) == 0 {
+		return "", false
+	}
+	return slices.Min(cyclic), true
+}
+
+// tarjan finds strongly connected components, and keeps those that are cycles.
+type tarjan struct {
+	from   map[string][]*CompiledEdge
+	order  map[string]int // when a node was first seen, from 1
+	low    map[string]int // the earliest node it leads back to
+	stack  []string
+	open   map[string]bool // on the stack
+	cyclic []string
+}
+
+func (t *tarjan) visit(id string) {
+	t.order[id] = len(t.order) + 1
+	t.low[id] = t.order[id]
+	t.stack, t.open[id] = append(t.stack, id), true
+	itself := false
+	for _, e := range t.from[id] {
+		switch {
+		case e.To == id:
+			itself = true
+		case t.order[e.To] == 0:
+			t.visit(e.To)
+			t.low[id] = min(t.low[id], t.low[e.To])
+		case t.open[e.To]:
+			t.low[id] = min(t.low[id], t.order[e.To])
+		}
+	}
+	if t.low[id] != t.order[id] {
+		return
+	}
+	at := len(t.stack) - 1
+	for t.stack[at] != id {
+		at--
+	}
+	component := t.stack[at:]
+	for _, member := range component {
+		t.open[member] = false
+	}
+	if len(component) > 1 || itself {
+		t.cyclic = append(t.cyclic, component...)
+	}
+	t.stack = t.stack[:at]
 }
 
 // warnAmbiguous reports fields that two nodes of one superstep may replace.
@@ -100,7 +142,8 @@ func (c *compiler) warnAmbiguous() {
 	writers := map[string][]string{}
 	for _, n := range c.out.nodes {
 		for _, b := range n.Writes {
-			if ch := c.out.channels[b.State]; ch != nil && !ch.Input && ch.Reducer.name() == reduceReplace {
+			ch := c.out.channels[b.State]
+			if ch != nil && !ch.Input && ch.Reducer.name() == reduceReplace && !slices.Contains(writers[b.State], n.ID) {
 				writers[b.State] = append(writers[b.State], n.ID)
 			}
 		}
@@ -131,7 +174,11 @@ func pair(a, b string) [2]string {
 	return [2]string{a, b}
 }
 
+// maxMeetings bounds the search for nodes that meet; beyond it fewer are found.
+const maxMeetings = 4 << 20
+
 func (c *compiler) meetings() map[[2]string]bool {
+	steps := 0
 	meets := map[[2]string]bool{{Start, Start}: true}
 	next := [][2]string{{Start, Start}}
 	for len(next) > 0 {
@@ -139,6 +186,9 @@ func (c *compiler) meetings() map[[2]string]bool {
 		next = next[:len(next)-1]
 		for _, one := range c.out.from[at[0]] {
 			for _, other := range c.out.from[at[1]] {
+				if steps++; steps > maxMeetings {
+					return meets
+				}
 				if one.To == Finish || other.To == Finish {
 					continue
 				}

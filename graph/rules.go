@@ -1,6 +1,12 @@
 package graph
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+//go:generate go run ./internal/rulespage ../docs/diagnostics.md
 
 // The stable codes of diagnostics.
 const (
@@ -33,7 +39,6 @@ const (
 	codeMissingRequiredRead = "missing_required_read"
 	codePortMismatch        = "port_mismatch"
 	codeTimeoutAboveMaximum = "timeout_above_maximum"
-	codeInvalidTimeout      = "invalid_timeout"
 	codeInvalidRetry        = "invalid_retry"
 	codeInvalidPolicy       = "invalid_policy"
 	codeUnknownEdgeSource   = "unknown_edge_source"
@@ -52,6 +57,7 @@ const (
 	codeUnusedField         = "unused_field"
 	codeAmbiguousWrite      = "ambiguous_write"
 	codeRequiredDefault     = "required_default"
+	codeTooMany             = "too_many_problems"
 	codeUncheckedConfig     = "unchecked_config"
 )
 
@@ -85,7 +91,6 @@ var rules = []Rule{
 	{codeInvalidPolicy, SeverityError, "A policy has a value out of range.", "Correct the value."},
 	{codeInvalidRetry, SeverityError, "A retry policy has a value out of range.", "Use at least one attempt, a factor of at least 1, and a cap no smaller than the initial delay."},
 	{codeInvalidSchema, SeverityError, "A schema is not valid JSON Schema 2020-12, or refers to something outside the document.", "Correct the schema; shared parts belong under $defs."},
-	{codeInvalidTimeout, SeverityError, "A timeout is negative or finer than a microsecond.", "Correct the timeout."},
 	{codeInvalidValue, SeverityError, "A member's value is of the right type but cannot be read.", "Correct the value as the message says."},
 	{codeInvalidYAML, SeverityError, "The text is not one YAML document, or uses a part of YAML that JSON cannot express.", "Correct it as the message says."},
 	{codeMissingMember, SeverityError, "A member that must be there is missing.", "Add it."},
@@ -99,6 +104,7 @@ var rules = []Rule{
 	{codeRequiredDefault, SeverityWarning, "A required input has a default, which is never used.", "Remove required or the default."},
 	{codeStartInBarrier, SeverityError, "A barrier lists $start among its sources.", "Use an edge of its own from $start."},
 	{codeTimeoutAboveMaximum, SeverityError, "A node's timeout is above the maximum of its type.", "Lower the timeout."},
+	{codeTooMany, SeverityError, "The document has more problems than are listed.", "Correct those that are listed first."},
 	{codeUnboundedCycle, SeverityWarning, "The graph has a cycle and no max_supersteps bounds it.", "Set policies.max_supersteps."},
 	{codeUncheckedConfig, SeverityWarning, "A node names an older contract version that its type still accepts; the config was not checked against that version.", "Name the newer version, or leave the version out."},
 	{codeUndeclaredRead, SeverityError, "A node reads a name that is neither an input nor a field.", "Declare it or read another."},
@@ -129,3 +135,20 @@ var severities = func() map[string]Severity {
 }()
 
 func severityOf(code string) Severity { return severities[code] }
+
+// RulesMarkdown is the catalogue as a page of documentation.
+func RulesMarkdown() string {
+	var b strings.Builder
+	b.WriteString("# Diagnostics of graph documents\n\n")
+	b.WriteString("Every problem of a graph document has a stable code, a path (a JSON Pointer into\nthe document) and a sentence that says what to do. Errors stop publication,\nwarnings do not. `belay graph check` lists them all at once.\n\n")
+	b.WriteString("This page is generated from the catalogue in package `graph`.\n")
+	for _, severity := range []Severity{SeverityError, SeverityWarning} {
+		fmt.Fprintf(&b, "\n## %ss\n\n| code | what is wrong | what to do |\n|---|---|---|\n", capital(string(severity)))
+		for _, r := range rules {
+			if r.Severity == severity {
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Code, r.Broken, r.Remedy)
+			}
+		}
+	}
+	return b.String()
+}

@@ -32,6 +32,9 @@ func ParseYAML(raw []byte) (*Document, error) {
 	if y.failed() {
 		return nil, y.sorted()
 	}
+	if err := value.Check("graph document", len(y.out), MaxDocument); err != nil {
+		return nil, err
+	}
 	return Parse(y.out)
 }
 
@@ -39,7 +42,9 @@ type yamlReader struct {
 	reporter
 	out   []byte
 	nodes int
-	open  map[*yaml.Node]bool // anchors being unfolded
+	// tooLarge: out is cut off.
+	tooLarge bool
+	open     map[*yaml.Node]bool // anchors being unfolded
 }
 
 func (y *yamlReader) read(raw []byte) {
@@ -74,6 +79,7 @@ func (y *yamlReader) wrong(n *yaml.Node, path, format string, args ...any) {
 func (y *yamlReader) node(n *yaml.Node, path string) {
 	if y.nodes++; y.nodes > maxYAMLNodes || len(y.out) > MaxDocument {
 		if y.nodes++; !y.failed() {
+			y.tooLarge = true
 			y.wrong(n, path, "The document unfolds to more than %d values or %d bytes: use fewer aliases.", maxYAMLNodes, MaxDocument)
 		}
 		return
@@ -85,6 +91,7 @@ func (y *yamlReader) node(n *yaml.Node, path string) {
 		}
 	case yaml.AliasNode:
 		if y.open[n.Alias] {
+			y.out = append(y.out, "null"...)
 			y.wrong(n, path, "The alias *%s is within its own anchor: write the value out.", n.Value)
 			return
 		}
@@ -141,6 +148,8 @@ func (y *yamlReader) mapping(n *yaml.Node, path string) {
 func (y *yamlReader) quote(n *yaml.Node, path, text string) {
 	out, err := jsontext.AppendQuote(y.out, text)
 	if err != nil {
+		// The whole text was found to be valid, so only an escape can be at fault.
+		y.out = append(y.out, `""`...)
 		y.wrong(n, path, "The text is not valid UTF-8: correct it.")
 		return
 	}
@@ -151,6 +160,7 @@ func (y *yamlReader) scalar(n *yaml.Node, path string) {
 	const quoted = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	tag := n.ShortTag()
 	if n.Style&yaml.TaggedStyle != 0 && tag != "!!str" {
+		y.out = append(y.out, "null"...)
 		y.wrong(n, path, "The tag %s is not supported: remove it.", tag)
 		return
 	}
@@ -165,12 +175,11 @@ func (y *yamlReader) scalar(n *yaml.Node, path string) {
 		y.out = append(y.out, strings.ToLower(n.Value)...)
 	case "!!int", "!!float":
 		if !jsontext.Value(n.Value).IsValid() {
+			y.out = append(y.out, "null"...)
 			y.wrong(n, path, "%s is not a number as JSON writes one: write plain decimal digits, or quote it to make it a string.", shorten(n.Value))
 			return
 		}
 		y.out = append(y.out, n.Value...)
-	case "!!merge":
-		y.wrong(n, path, "The merge key << is not supported: write the members out.")
 	default:
 		y.quote(n, path, n.Value)
 	}

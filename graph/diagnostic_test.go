@@ -1,0 +1,187 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/belay-run/belay/value"
+)
+
+// shop is the catalog of the tests below.
+var shop = &Manifest{Format: ManifestFormat, Nodes: []NodeType{
+	{Name: "noop", Version: 1},
+	{
+		Name: "charge", Version: 3, Accepts: []int{2}, MaxTimeout: Duration(60e9),
+		Config: raw(`{"type":"object","properties":{
+			"currency":{"type":"string","default":"EUR"},
+			"rounding":{"type":"object","properties":{"mode":{"default":"half-even"},"places":{"default":2}},"default":{}},
+			"limit":{"type":"number","default":1.10},
+			"fees":{"type":"array","items":{"$ref":"#/$defs/fee"}}},
+			"required":["currency"],"additionalProperties":false,
+			"$defs":{"fee":{"type":"object","properties":{"of":{"type":"string"},"percent":{"type":"number","default":0}}}}}`),
+		Reads: map[string]Port{
+			"amount": {Schema: raw(`{"type":"integer"}`), Required: true},
+			"note":   {Schema: raw(`{"type":"string"}`)},
+		},
+		Writes: map[string]Port{"receipt": {Schema: raw(`{"type":"string"}`)}, "log": {Schema: raw(`{"type":"string"}`)}},
+		Check: func(config value.Value, _, _ []string) error {
+			if strings.Contains(string(config), "XXX") {
+				return &value.Error{Path: "/currency", Reason: "XXX is no currency"}
+			}
+			return nil
+		},
+	},
+	{Name: "set", Version: 1, OpenReads: true, OpenWrites: true},
+	{Name: "old", Version: 1, Reads: map[string]Port{"a": {}}},
+	{Name: "old", Version: 2, Reads: map[string]Port{"b": {}}},
+}}
+
+// found runs a document through to its diagnostics.
+func found(text string, catalog Catalog) Diagnostics {
+	doc, err := ParseYAML([]byte(text))
+	if err == nil {
+		var c *Compiled
+		if c, err = Publish(doc, catalog); err == nil {
+			return c.Warnings()
+		}
+	}
+	var list Diagnostics
+	if !errors.As(err, &list) {
+		panic(err)
+	}
+	return list
+}
+
+func describeDiagnostics(list Diagnostics) string {
+	if len(list) == 0 {
+		return "nothing to report\n"
+	}
+	var b strings.Builder
+	for _, d := range list {
+		fmt.Fprintf(&b, "%s %s at %q\n  %s\n", d.Severity, d.Code, d.Path, d.Message)
+	}
+	return b.String()
+}
+
+func TestDiagnostics(t *testing.T) {
+	reported := map[string]bool{codeTooMany: true} // has a test of its own
+	datadriven.Walk(t, "testdata/diagnostics", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var list Diagnostics
+			switch d.Cmd {
+			case "publish":
+				list = found(d.Input, shop)
+			case "check":
+				list = CheckYAML([]byte(d.Input), shop)
+			case "json":
+				if _, err := Parse([]byte(d.Input)); !errors.As(err, &list) && err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+			case "yaml":
+				if _, err := ParseYAML([]byte(strings.ReplaceAll(d.Input, "\\t", "\t"))); !errors.As(err, &list) && err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+			case "load":
+				_, err := Load(Ref{ID: "g", Hash: value.Hash([]byte(d.Input))}, []byte(d.Input))
+				if err == nil {
+					return "loaded\n"
+				}
+				var wrong *IncompatibleError
+				if !errors.As(err, &wrong) || !errors.Is(err, ErrIncompatible) {
+					d.Fatalf(t, "%v", err)
+				}
+				list = wrong.Diagnostics
+			case "manifest":
+				_, err := ParseManifest([]byte(d.Input))
+				if err == nil {
+					return "read\n"
+				}
+				if !errors.Is(err, ErrManifest) {
+					d.Fatalf(t, "%v", err)
+				}
+				if !errors.As(err, &list) {
+					return err.Error() + "\n"
+				}
+			default:
+				d.Fatalf(t, "unknown command %s", d.Cmd)
+			}
+			for _, one := range list {
+				reported[one.Code] = true
+				if severityOf(one.Code) != one.Severity {
+					t.Errorf("%s has severity %q, the catalogue says %q", one.Code, one.Severity, severityOf(one.Code))
+				}
+			}
+			return describeDiagnostics(list)
+		})
+	})
+	for _, r := range rules {
+		if !reported[r.Code] {
+			t.Errorf("no case reports %s", r.Code)
+		}
+		delete(reported, r.Code)
+	}
+	for code := range reported {
+		if code != codeTooMany {
+			t.Errorf("%s is reported but not in the catalogue", code)
+		}
+	}
+}
+
+func TestRulesAreSortedAndSayWhatToDo(t *testing.T) {
+	last := ""
+	for _, r := range Rules() {
+		if r.Code <= last {
+			t.Errorf("%q comes after %q", r.Code, last)
+		}
+		last = r.Code
+		if !strings.HasSuffix(r.Broken, ".") || !strings.HasSuffix(r.Remedy, ".") {
+			t.Errorf("%s: %q and %q must be sentences", r.Code, r.Broken, r.Remedy)
+		}
+	}
+}
+
+func TestDiagnosticsAreBounded(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"id":"g"`)
+	for i := range 5000 {
+		fmt.Fprintf(&b, `,"x%d":1`, i)
+	}
+	_, err := Parse([]byte(b.String() + "}"))
+	var list Diagnostics
+	if !errors.As(err, &list) || len(list) != maxDiagnostics+1 {
+		t.Fatalf("got %d diagnostics", len(list))
+	}
+	if list[0].Code != codeTooMany {
+		t.Fatalf("the first is %v", list[0])
+	}
+}
+
+func TestDiagnosticsSayHowMany(t *testing.T) {
+	list := found("id: g\nnodes: {a: {use: noop}}\nedges: {s: {from: $start, to: b}}\nextra: 1", shop)
+	if got := list.Error(); got != "belay: the graph document has an error: /extra: error: A graph document has no member \"extra\": use $defs, edges, fields, id, inputs, nodes, outputs or policies. (unknown_member)" {
+		t.Fatal(got)
+	}
+	list = found("id: g\nnodes: {a: {use: noop}}\nedges: {s: {from: $start, to: b}}", shop)
+	if got := list.Error(); !strings.HasPrefix(got, "belay: the graph document has 2 errors:\n  /edges: error: ") {
+		t.Fatal(got)
+	}
+	if len(list.Errors()) != 2 || len(list.Warnings()) != 1 {
+		t.Fatal(list)
+	}
+}
+
+func TestCatalogueInDocsIsCurrent(t *testing.T) {
+	got, err := os.ReadFile(filepath.Join("..", "docs", "diagnostics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != RulesMarkdown() {
+		t.Fatal("docs/diagnostics.md is not what the catalogue says: run go generate ./graph")
+	}
+}
