@@ -15,6 +15,8 @@ import (
 type session interface {
 	// exec answers how many rows the statement changed.
 	exec(ctx context.Context, st *statement, args ...any) (int64, error)
+	// insert answers the number of the row that the statement inserted.
+	insert(ctx context.Context, st *statement, args ...any) (int64, error)
 	// query calls each with every row; errStop ends the query early without an error.
 	// The row is valid until each returns; its byte slices stay valid.
 	query(ctx context.Context, st *statement, each func(row) error, args ...any) error
@@ -120,6 +122,19 @@ func (c *conn) exec(ctx context.Context, st *statement, args ...any) (int64, err
 	return n, err
 }
 
+func (c *conn) insert(ctx context.Context, st *statement, args ...any) (int64, error) {
+	p, err := c.prepare(st)
+	if err != nil {
+		return 0, err
+	}
+	res, err := p.(driver.StmtExecContext).ExecContext(ctx, c.named(args))
+	if err != nil {
+		return 0, err
+	}
+	c.writes++
+	return res.LastInsertId()
+}
+
 func (c *conn) query(ctx context.Context, st *statement, each func(row) error, args ...any) error {
 	p, err := c.prepare(st)
 	if err != nil {
@@ -166,6 +181,14 @@ func (h hostTx) exec(ctx context.Context, st *statement, args ...any) (int64, er
 		return 0, err
 	}
 	return res.RowsAffected()
+}
+
+func (h hostTx) insert(ctx context.Context, st *statement, args ...any) (int64, error) {
+	res, err := h.tx.ExecContext(ctx, st.text, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.LastInsertId()
 }
 
 func (h hostTx) query(ctx context.Context, st *statement, each func(row) error, args ...any) (err error) {

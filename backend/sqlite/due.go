@@ -137,7 +137,7 @@ func (f *dueFinder) named() error {
 func (f *dueFinder) countHeld() error {
 	f.due.holds = make(map[backend.Owner]int)
 	return f.c.query(context.Background(), stClaimsHeld, func(r row) error {
-		f.due.holds[ownerOf(r.text(0))] = int(r.int(1))
+		f.due.holds[ownerOf(r.text(0))]++
 		return nil
 	})
 }

@@ -43,7 +43,7 @@ func (b bound) InsertRun(ctx context.Context, owner backend.Owner, in backend.In
 		return backend.Inserted{}, err
 	}
 	err = b.guarded(ctx, func() error { return i.run(ctx, b.db, true) })
-	return i.answer, fail("insert run", err, false)
+	return i.answered(fail("insert run", err, false))
 }
 
 func (b bound) SaveGraph(ctx context.Context, owner backend.Owner, ref graph.Ref, raw value.Value) error {

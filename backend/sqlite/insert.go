@@ -17,8 +17,7 @@ func (s *Store) InsertRun(ctx context.Context, owner backend.Owner, in backend.I
 	if err != nil {
 		return backend.Inserted{}, err
 	}
-	err = s.writer.do(ctx, i.operation())
-	return i.answer, err
+	return i.answered(s.writer.do(ctx, i.operation()))
 }
 
 // InsertRuns implements backend.Batches (feature X2).
@@ -31,7 +30,7 @@ func (s *Store) InsertRuns(ctx context.Context, owner backend.Owner, ins []backe
 			ops[n] = members[n].operation()
 		}
 	}
-	s.doAll(ctx, ops, func(n int, err error) { results[n] = backend.InsertResult{Inserted: members[n].answer, Err: err} })
+	s.doAll(ctx, ops, func(n int, err error) { results[n].Inserted, results[n].Err = members[n].answered(err) })
 	return results
 }
 
@@ -53,6 +52,14 @@ func (s *Store) newInsert(owner backend.Owner, in backend.Initialization) (*inse
 	i := &insert{s: s, owner: owner, in: in}
 	i.document, i.events, err = encode(in.Proposal, in.CheckpointID)
 	return i, err
+}
+
+// answered is the answer, and nothing of it beside an error.
+func (i *insert) answered(err error) (backend.Inserted, error) {
+	if err != nil {
+		return backend.Inserted{}, err
+	}
+	return i.answer, nil
 }
 
 func (i *insert) operation() *operation {
@@ -101,8 +108,12 @@ func (i *insert) graph(ctx context.Context, db session) error {
 	return err
 }
 
-// heldKey answers for a start key that is held; done is false when it is free.
+// heldKey answers for a start key that is held; done is false when it is free. An
+// insert that was stored already is answered as it was then, whoever holds its key by now.
 func (i *insert) heldKey(ctx context.Context, db session, now time.Time) (done bool, err error) {
+	if replayed, err := i.replayed(ctx, db); err != nil || replayed {
+		return replayed, err
+	}
 	var first string
 	err = db.query(ctx, stKeyFind, func(r row) error {
 		if run.Status(r.text(2)).Terminal() && !now.Before(r.instant(3)) {
@@ -113,11 +124,6 @@ func (i *insert) heldKey(ctx context.Context, db session, now time.Time) (done b
 	}, tenantOf(i.owner), i.in.Document.Graph.ID, i.in.Key)
 	if err != nil || first == "" {
 		return false, err
-	}
-	if first == i.in.Document.ID {
-		if replayed, err := i.replayed(ctx, db); err != nil || replayed {
-			return replayed, err
-		}
 	}
 	i.answer = backend.Inserted{Run: first, Existing: true}
 	return true, nil
@@ -133,7 +139,7 @@ func (i *insert) row(ctx context.Context, db session, now time.Time) (number int
 	} else {
 		state = i.in.Schedule.Apply(claim.State{}, now)
 	}
-	err = db.query(ctx, stRunInsert, func(r row) error { number = r.int(0); return nil },
+	number, err = db.insert(ctx, stRunInsert,
 		d.ID, tenantOf(i.owner), d.Graph.ID, d.Graph.Hash, string(d.Status), d.StartedAt.UnixMicro(), d.UpdatedAt.UnixMicro(),
 		micros(state.Wake), orNull(string(state.Token)), micros(state.ClaimedAt), int64(state.Attempts),
 		d.Seq, string(i.in.Type), string(i.in.CheckpointID))
@@ -159,25 +165,27 @@ func (i *insert) row(ctx context.Context, db session, now time.Time) (number int
 
 // replayed looks whether the run stored under the id came from this very insert: its
 // first checkpoint event has the insert's checkpoint id, however far the run has come.
+// Without such an event the row has it, while nothing has been committed since.
 func (i *insert) replayed(ctx context.Context, db session) (bool, error) {
 	var number int64
-	var same bool
+	var first string
 	err := db.query(ctx, stRunIdentify, func(r row) error {
 		if r.text(1) == tenantOf(i.owner) {
-			number, same = r.int(0), r.text(2) == string(i.in.CheckpointID)
+			number = r.int(0)
+			if r.int(3) == i.in.Document.Seq {
+				first = r.text(2)
+			}
 		}
 		return nil
 	}, i.in.Document.ID)
-	if err == nil && number != 0 && !same {
-		err = db.query(ctx, stRunFirstCheckpoint, func(r row) error {
-			same = r.text(0) == string(i.in.CheckpointID)
-			return nil
-		}, number)
+	if err == nil && number != 0 {
+		err = db.query(ctx, stRunFirstCheckpoint, func(r row) error { first = r.text(0); return nil }, number)
 	}
-	if same {
-		i.answer = backend.Inserted{Run: i.in.Document.ID, Replayed: true}
+	if first != string(i.in.CheckpointID) {
+		return false, err
 	}
-	return same, err
+	i.answer = backend.Inserted{Run: i.in.Document.ID, Replayed: true}
+	return true, err
 }
 
 // event is one encoded event.

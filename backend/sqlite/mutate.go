@@ -30,18 +30,26 @@ func (s *Store) MutateRun(ctx context.Context, scope backend.Scope, id string, c
 	for range racesLost {
 		err := s.readers.snapshot(ctx, func(c *conn) error { return m.read(ctx, c) })
 		if err != nil || m.answer.Replayed {
-			return m.answer, fail("mutate run", err, false)
+			return m.answered(fail("mutate run", err, false))
 		}
 		if done, err := m.decide(fn); err != nil || done {
-			return m.answer, err
+			return m.answered(err)
 		}
 		point("mutate.decided")
 		err = s.writer.do(ctx, &operation{name: "mutate run", wakes: true, run: m.store})
 		if !errors.Is(err, errRace) {
-			return m.answer, err
+			return m.answered(err)
 		}
 	}
 	return m.settle(ctx)
+}
+
+// answered is the answer, and nothing of it beside an error.
+func (m *mutation) answered(err error) (backend.Mutated, error) {
+	if err != nil {
+		return backend.Mutated{}, err
+	}
+	return m.answer, nil
 }
 
 // errRace: the run has moved since the decision was made.
@@ -109,7 +117,6 @@ func (m *mutation) decide(fn backend.MutateFunc) (done bool, err error) {
 		return true, nil
 	}
 	if m.next, err = backend.CheckMutation(m.current, *decision.Proposal, m.s.opts.Limits); err != nil {
-		m.answer = backend.Mutated{}
 		return true, err
 	}
 	m.document, m.events, err = encode(m.next, m.commit)
@@ -175,9 +182,9 @@ func (m *mutation) settle(ctx context.Context) (backend.Mutated, error) {
 			}
 		case <-op.done:
 			if errors.Is(op.err, errDecided) {
-				return m.answer, refusal
+				return m.answered(refusal)
 			}
-			return m.answer, op.err
+			return m.answered(op.err)
 		case <-ctx.Done():
 			if m.s.writer.withdraw(op) {
 				return backend.Mutated{}, context.Cause(ctx)

@@ -21,9 +21,9 @@ func (s *Store) Prune(ctx context.Context, p backend.PrunePolicy) (backend.Prune
 	if err != nil {
 		return backend.Pruned{}, err
 	}
-	k := &prune{s: s, policy: p}
+	k := &prune{s: s, policy: p, gone: make(map[graphName]int64)}
 	err = k.runs(ctx)
-	if err == nil && p.Graphs && !k.done.More {
+	if err == nil && p.Graphs {
 		err = k.graphs(ctx)
 	}
 	if err == nil && !p.DryRun {
@@ -36,19 +36,23 @@ type prune struct {
 	s      *Store
 	policy backend.PrunePolicy
 	done   backend.Pruned
+	gone   map[graphName]int64 // runs of a version that a dry run has counted
 }
 
 type finished struct {
 	number   int64
 	id       string
 	finished int64
+	graph    graphName
 }
+
+type graphName struct{ owner, id, hash string }
 
 // find reads up to n finished runs behind a position.
 func (k *prune) find(ctx context.Context, after finished, n int) (found []finished, err error) {
 	err = k.s.readers.use(ctx, func(c *conn) error {
 		return c.query(ctx, stPruneRuns, func(r row) error {
-			found = append(found, finished{r.int(0), r.text(1), r.int(2)})
+			found = append(found, finished{r.int(0), r.text(1), r.int(2), graphName{r.text(3), r.text(4), r.text(5)}})
 			return nil
 		}, k.policy.Before.UnixMicro(), statusList(k.policy.Statuses), int64(n), after.finished, after.id)
 	})
@@ -159,6 +163,7 @@ func (k *prune) count(ctx context.Context, runs []finished) error {
 				return err
 			}
 			k.done.Runs++
+			k.gone[r.graph]++
 		}
 		return nil
 	})
@@ -167,28 +172,71 @@ func (k *prune) count(ctx context.Context, runs []finished) error {
 
 // graphs deletes the versions that nothing references.
 func (k *prune) graphs(ctx context.Context) error {
-	after := int64(0)
+	var after, seen int64
 	for {
-		var numbers []int64
-		err := k.s.writer.do(ctx, &operation{name: "prune graphs", run: func(c *conn, _ bool) error {
-			numbers = nil
-			err := c.query(context.Background(), stPruneGraphs, func(r row) error {
-				numbers = append(numbers, r.int(0))
+		count := 0
+		step := func(c *conn) error {
+			count, seen = 0, after
+			unreferenced, err := k.unreferenced(c, after, func(number int64) { seen = number })
+			if err != nil {
+				return err
+			}
+			count = len(unreferenced)
+			if k.policy.DryRun {
 				return nil
-			}, k.policy.Before.UnixMicro(), after, int64(pruneRuns))
-			for _, number := range numbers {
-				if err == nil && !k.policy.DryRun {
-					_, err = c.exec(context.Background(), stPruneGraph, number)
+			}
+			for _, number := range unreferenced {
+				if _, err := c.exec(context.Background(), stPruneGraph, number); err != nil {
+					return err
 				}
 			}
-			return err
-		}})
-		if err != nil || len(numbers) == 0 {
+			return nil
+		}
+		var err error
+		if k.policy.DryRun {
+			err = fail("prune graphs", k.s.readers.use(ctx, step), false)
+		} else {
+			err = k.s.writer.do(ctx, &operation{name: "prune graphs", run: func(c *conn, _ bool) error { return step(c) }})
+		}
+		if err != nil {
 			return err
 		}
-		k.done.Graphs += len(numbers)
-		after = numbers[len(numbers)-1]
+		k.done.Graphs += count
+		if seen == after {
+			return nil
+		}
+		after = seen
 	}
+}
+
+// unreferenced looks at the next few versions that may go, and tells the number of each.
+func (k *prune) unreferenced(c *conn, after int64, look func(number int64)) (numbers []int64, err error) {
+	type version struct {
+		number int64
+		name   graphName
+	}
+	var versions []version
+	err = c.query(context.Background(), stPruneGraphs, func(r row) error {
+		versions = append(versions, version{r.int(0), graphName{r.text(1), r.text(2), r.text(3)}})
+		return nil
+	}, k.policy.Before.UnixMicro(), after, int64(pruneRuns))
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range versions {
+		look(v.number)
+		// What a dry run has counted as deleted does not count as a reference.
+		gone, left := k.gone[v.name], int64(0)
+		err := c.query(context.Background(), stReferences, func(r row) error { left = r.int(0) - gone; return nil },
+			v.name.owner, v.name.id, v.name.hash, gone+1)
+		if err != nil {
+			return nil, err
+		}
+		if left == 0 {
+			numbers = append(numbers, v.number)
+		}
+	}
+	return numbers, nil
 }
 
 // pages gives freed pages back, a few in each transaction.

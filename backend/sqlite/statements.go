@@ -89,6 +89,7 @@ var (
 	stGraphSave   = load("graph_save")
 	stGraphFetch  = load("graph_fetch")
 	stGraphList   = load("graph_list")
+	stReferences  = load("graph_references")
 
 	stPruneRuns        = load("prune_runs")
 	stPruneCheck       = load("prune_check")

@@ -45,10 +45,10 @@ var (
 // file when there is none, and brings its schema up to date. A refusal is an *OpenError,
 // which says what to do, or *backend.ArgumentError for a bad option.
 func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
+	opts = opts.withDefaults()
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	opts = opts.withDefaults()
 	path, err := Path(dsn)
 	if err != nil {
 		return nil, err

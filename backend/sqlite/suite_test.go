@@ -1,0 +1,131 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/backend/sqlite"
+	"github.com/belay-run/belay/graph"
+	"github.com/belay-run/belay/proptest"
+)
+
+// TestConformance: the whole contract on one file.
+func TestConformance(t *testing.T) {
+	proptest.Conformance(t, open, proptest.Options{})
+}
+
+// open makes a store in a folder of its own, with every hook SQLite allows. Without LockRun:
+// SQLite locks a file, not a row.
+func open(t proptest.T) proptest.Opened {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "belay")
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	f := &fixture{path: filepath.Join(dir, "belay.db")}
+	f.store = f.open(t)
+	return proptest.Opened{Store: f.store, Hooks: proptest.Hooks{
+		WriteDocument: f.writeDocument, WriteEvent: f.writeEvent, WriteGraph: f.writeGraph,
+		SetClock: f.setClock, Reopen: f.reopen, Host: f.host,
+	}}
+}
+
+// fixture is a store's file and what tests reach it by.
+type fixture struct {
+	path  string
+	store *sqlite.Store
+
+	mu  sync.Mutex
+	now time.Time // zero: the system's clock
+}
+
+func (f *fixture) open(t proptest.T) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(context.Background(), f.path, sqlite.Options{Now: f.clock})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+func (f *fixture) clock() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.now.IsZero() {
+		return time.Now()
+	}
+	return f.now
+}
+
+func (f *fixture) setClock(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = now
+}
+
+func (f *fixture) reopen(t proptest.T) backend.Store {
+	t.Helper()
+	if err := f.store.Close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	f.store = f.open(t)
+	return f.store
+}
+
+// raw runs one statement past every check of the store.
+func (f *fixture) raw(ctx context.Context, text string, args ...any) error {
+	db, err := sql.Open("sqlite", "file://"+f.path+"?_busy_timeout=10000&_foreign_keys=0")
+	if err != nil {
+		return err
+	}
+	res, err := db.ExecContext(ctx, text, args...)
+	if err == nil {
+		var n int64
+		if n, err = res.RowsAffected(); err == nil && n != 1 {
+			err = errors.New("it did not change one row")
+		}
+	}
+	return errors.Join(err, db.Close())
+}
+
+func (f *fixture) writeDocument(ctx context.Context, run string, raw []byte) error {
+	return f.raw(ctx, "update belay_documents set body = ?2 where run = (select no from belay_runs where id = ?1)", run, raw)
+}
+
+func (f *fixture) writeEvent(ctx context.Context, run string, seq int64, raw []byte) error {
+	return f.raw(ctx, "update belay_events set body = ?3 where seq = ?2 and run = (select no from belay_runs where id = ?1)", run, seq, raw)
+}
+
+func (f *fixture) writeGraph(ctx context.Context, owner backend.Owner, ref graph.Ref, raw []byte) error {
+	tenant, _ := owner.Tenant()
+	return f.raw(ctx, "update belay_graphs set body = ?4 where owner = ?1 and graph_id = ?2 and graph_hash = ?3", tenant, ref.ID, ref.Hash, raw)
+}
+
+func (f *fixture) host(ctx context.Context, fn func(tx backend.Starter) error) error {
+	db, err := sql.Open("sqlite", f.store.HostDSN())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := fn(f.store.WithTx(tx)); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
