@@ -72,8 +72,11 @@ func TestGoValuesEncodeAsEncodingJSONWould(t *testing.T) {
 		{"numbers keep their digits", []json.Number{"12345678901234567890.10", "1E5", ""}, `[12345678901234567890.10,1E5,0]`},
 		{"methods are called", []any{money{1050}, label("a")}, `[10.5,"<a>"]`},
 		{"tags are honoured", order{embedded: embedded{1}, ID: 7, Count: 3, Secret: "s", private: 1}, `{"Count":"3","id":7,"shared":1}`},
-		{"nested raw text and numbers", order{Raw: json.RawMessage("[1.0]"), Number: "2.50", Any: map[string]any{"x": json.Number("3e2")}},
-			`{"Count":"0","any":{"x":3e2},"id":0,"number":2.50,"raw":[1.0],"shared":0}`},
+		{
+			"nested raw text and numbers",
+			order{Raw: json.RawMessage("[1.0]"), Number: "2.50", Any: map[string]any{"x": json.Number("3e2")}},
+			`{"Count":"0","any":{"x":3e2},"id":0,"number":2.50,"raw":[1.0],"shared":0}`,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := value.Of(c.in)
