@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/belay-run/belay"
+	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/run"
+)
+
+// build compiles the command once for a test.
+func build(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "belay")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// start runs the binary and answers what it printed on standard error, and its exit code.
+func start(t *testing.T, binary string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.Command(binary, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+func TestExitCodesOfTheBuiltBinary(t *testing.T) {
+	binary := build(t)
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		says []string
+	}{
+		{"done", []string{"run", "testdata/graphs/greet.yaml", "--input", `{"name":"Ada"}`}, exitDone, []string{"done"}},
+		{"failed", []string{"run", "testdata/graphs/fail.yaml"}, exitFailed, []string{"node break", "attempt 2", "exit code 7"}},
+		{"usage", []string{"run"}, exitUsage, []string{"one graph document is needed"}},
+		{"waiting", []string{"run", "testdata/graphs/ask.yaml"}, exitWaiting, []string{"--answer choose="}},
+		{"bad graph", []string{"graph", "check", "testdata/graphs/five.yaml"}, exitFailed, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, stderr, code := start(t, binary, c.args...)
+			if code != c.code {
+				t.Errorf("exit code %d, want %d\n%s", code, c.code, stderr)
+			}
+			for _, s := range c.says {
+				if !strings.Contains(stderr, s) {
+					t.Errorf("it does not say %q:\n%s", s, stderr)
+				}
+			}
+		})
+	}
+}
+
+func TestAnInterruptedRunOnMemorySaysThatItIsLost(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Log("there is no interrupt to send to a single process")
+		return
+	}
+	cmd := exec.Command(build(t), "run", "testdata/graphs/sleep.yaml")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	watchdog := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+	defer watchdog.Stop()
+	var said bytes.Buffer
+	buffer := make([]byte, 1024)
+	for !strings.Contains(said.String(), "sleeps until") {
+		n, err := stderr.Read(buffer)
+		said.Write(buffer[:n])
+		if err != nil {
+			t.Fatalf("it ended before its node slept: %v\n%s", err, said.String())
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := said.ReadFrom(stderr); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitInfrastructure {
+		t.Errorf("exit code %d, want %d", code, exitInfrastructure)
+	}
+	if !strings.Contains(said.String(), "is lost") {
+		t.Errorf("it does not say that the run is lost:\n%s", said.String())
+	}
+}
+
+// A run on memory can be neither poisoned nor cancelled by another process, so their
+// outcomes are looked at directly.
+func TestOutcomesThatOtherProcessesCause(t *testing.T) {
+	doc := &run.Document{ID: "r1", Status: run.Cancelled, Reason: "not needed any more"}
+	poisoned := &run.Document{ID: "r1", Status: run.Running}
+	for _, c := range []struct {
+		run  *belay.Run
+		code int
+		says string
+	}{
+		{&belay.Run{Document: doc}, exitCancelled, "cancelled: not needed any more"},
+		{
+			&belay.Run{Document: poisoned, Poison: claim.Poison{At: time.Unix(0, 0).UTC(), Reason: claim.MaxAttemptsExceeded}},
+			exitPoisoned, "poisoned since 1970-01-01T00:00:00Z: " + claim.MaxAttemptsExceeded,
+		},
+	} {
+		var errs bytes.Buffer
+		term := &terminal{in: strings.NewReader(""), out: &errs, err: &errs, getenv: os.Getenv}
+		if code := term.finish(term.outcome(c.run, nil, "g.yaml")); code != c.code {
+			t.Errorf("exit code %d, want %d", code, c.code)
+		}
+		if !strings.Contains(errs.String(), c.says) {
+			t.Errorf("it says %q, and not %q", errs.String(), c.says)
+		}
+	}
+}

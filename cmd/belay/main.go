@@ -1,0 +1,74 @@
+// Command belay runs graphs of built-in nodes durably from the command line, and checks and
+// draws graph documents.
+//
+// Exit codes, of every command:
+//
+//	0  done
+//	1  the run failed, or the graph has errors
+//	2  usage: arguments, an unreadable graph, input that does not fit
+//	3  the run waits for an answer
+//	4  the run is poisoned
+//	5  the run was cancelled
+//	6  infrastructure: the database, the system, an interrupted command
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(execute(ctx, os.Args[1:], newTerminal(os.Stdin, os.Stdout, os.Stderr, os.Getenv)))
+}
+
+// execute runs one command line and answers its exit code.
+func execute(ctx context.Context, args []string, t *terminal) int {
+	root := newRoot(t)
+	root.SetArgs(args)
+	root.SetIn(t.in)
+	root.SetOut(t.out)
+	root.SetErr(t.err)
+	return t.finish(root.ExecuteContext(ctx))
+}
+
+func newRoot(t *terminal) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "belay",
+		Short: "Run graphs durably",
+		Long: `belay runs graphs of built-in nodes (ask, exec, http, set, sleep) durably: every step of a run is
+one atomic commit, and a run goes on from its last checkpoint.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArguments,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentFlags().BoolVar(&t.json, "json", false, "print JSON, errors too, and no progress")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(err, "see: "+cmd.CommandPath()+" --help")
+	})
+	root.AddCommand(newRunCommand(t), newGraphCommand(t))
+	return root
+}
+
+// noArguments refuses what a command does not take, an unknown subcommand too.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage(fmt.Errorf("unknown command or argument %q", args[0]), "see: "+cmd.CommandPath()+" --help")
+	}
+	return nil
+}
+
+// oneGraph demands exactly one argument, the graph's file.
+func oneGraph(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usage(fmt.Errorf("one graph document is needed, not %d", len(args)), "as in: "+cmd.CommandPath()+" order.yaml")
+	}
+	return nil
+}
