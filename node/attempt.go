@@ -68,7 +68,7 @@ func (p *Prepared) Run(ctx context.Context, call *Call) (run.Result, error) {
 	case ctx.Err() != nil && o.failed():
 		return run.Result{}, &CutShortError{Node: call.Node, Cause: context.Cause(ctx)}
 	}
-	return o.result(call.Node), nil
+	return o.result, nil
 }
 
 func timedOut(ctx context.Context) bool {
@@ -82,22 +82,24 @@ type outcome struct {
 	err    error
 	marks  marks
 	crash  *run.Failure // a panic, or an ended goroutine
+	result run.Result   // if the context did not end
 }
 
-// attempt always sends exactly one outcome. Reading what an error says and wraps calls
-// the node's own code again, so that happens under the same recover.
+// attempt always sends exactly one outcome. Reading what an error says, wraps and asks
+// calls the node's own code again, so that happens under the same recover.
 func attempt(ctx context.Context, call *Call, node bound, end chan<- outcome) {
 	var o outcome
 	returned := false
 	defer func() {
+		var crash *run.Failure
 		if p := recover(); p != nil {
-			o = outcome{crash: &run.Failure{
-				Code: run.CodePanic, Node: call.Node, Message: "panic: " + panicText(p), Details: stack(debug.Stack()),
-			}}
+			crash = &run.Failure{Message: "panic: " + panicText(p), Details: stack(debug.Stack())}
 		} else if !returned {
-			o = outcome{crash: &run.Failure{
-				Code: run.CodePanic, Node: call.Node, Message: "the node's function ended its goroutine (runtime.Goexit) instead of returning",
-			}}
+			crash = &run.Failure{Message: "the node's function ended its goroutine (runtime.Goexit) instead of returning"}
+		}
+		if crash != nil {
+			crash.Code, crash.Node = run.CodePanic, call.Node
+			o = outcome{crash: crash, result: run.Retry(call.Node, *crash, time.Time{})}
 		}
 		end <- o
 	}()
@@ -111,6 +113,7 @@ func attempt(ctx context.Context, call *Call, node bound, end chan<- outcome) {
 			o.marks = readMarks(o.err)
 		}
 	}
+	o.result = o.answer(call.Node)
 	returned = true
 }
 
@@ -132,11 +135,9 @@ func late(node string, o outcome) run.Failure {
 	return f
 }
 
-// result is what an attempt that ended in time came to.
-func (o outcome) result(node string) run.Result {
+// answer is what a function that returned in time came to.
+func (o outcome) answer(node string) run.Result {
 	switch m := o.marks; {
-	case o.crash != nil:
-		return run.Retry(node, *o.crash, time.Time{})
 	case o.err == nil:
 		return run.Completed(node, o.update)
 	case m.permanent:
@@ -170,7 +171,7 @@ func ask(node string, q Question) run.Result {
 		if part.from == nil {
 			continue
 		}
-		v, err := encodeValue(part.from)
+		v, err := value.Of(part.from)
 		if err != nil {
 			return invalidAsk(node, part.what, err)
 		}
@@ -221,7 +222,7 @@ func stack(raw []byte) value.Value {
 	if len(text) > maxStack {
 		text = strings.ToValidUTF8(text[:maxStack], "") + "\n(more left out)"
 	}
-	v, err := encodeValue(map[string]string{"stack": text})
+	v, err := value.Of(map[string]string{"stack": text})
 	if err != nil {
 		return nil
 	}

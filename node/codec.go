@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"sort"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -55,7 +56,7 @@ func decodeNumber(dec *jsontext.Decoder, n *stdjson.Number) error {
 		*n = ""
 		return dec.SkipValue()
 	}
-	return errors.ErrUnsupported
+	return errors.New("it is not a number")
 }
 
 // decodeAny reads numbers into interfaces as value.Decode does: an integer literal that
@@ -104,15 +105,6 @@ func encodeMembers(v any) (map[string]value.Value, error) {
 	return canonicalMembers(members)
 }
 
-// encodeValue encodes any Go value as a state value.
-func encodeValue(v any) (value.Value, error) {
-	raw, err := json.Marshal(v, codec)
-	if err != nil {
-		return nil, pathed(err)
-	}
-	return value.Parse(raw)
-}
-
 // canonicalMembers canonicalizes each member of an update. A member without bytes is
 // refused: absent and null are different answers, and neither may be guessed.
 func canonicalMembers[V ~[]byte](members map[string]V) (map[string]value.Value, error) {
@@ -150,7 +142,7 @@ func pathed(err error) error {
 	}
 	var syntactic *jsontext.SyntacticError
 	if errors.As(err, &syntactic) {
-		return &value.Error{Path: string(syntactic.JSONPointer), Reason: syntactic.Err.Error()}
+		return &value.Error{Path: string(syntactic.JSONPointer), Reason: syntaxReason(syntactic)}
 	}
 	return &value.Error{Reason: err.Error()}
 }
@@ -173,9 +165,20 @@ func reason(e *json.SemanticError) string {
 		if num := (*strconv.NumError)(nil); errors.As(e.Err, &num) {
 			return text + ": " + num.Err.Error()
 		}
+		if syntactic := (*jsontext.SyntacticError)(nil); errors.As(e.Err, &syntactic) {
+			return text + ": " + syntaxReason(syntactic)
+		}
 		text += ": " + e.Err.Error()
 	}
 	return text
+}
+
+func syntaxReason(e *jsontext.SyntacticError) string {
+	reason := strings.TrimPrefix(e.Err.Error(), "jsontext: ")
+	if reason == "invalid UTF-8" {
+		return "the text is not valid UTF-8: encode other bytes, for instance as base64"
+	}
+	return reason
 }
 
 // prefixed puts a path before the path of an error of value.

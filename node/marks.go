@@ -41,7 +41,7 @@ func readMarks(err error) marks {
 		m.ask = m.asks[0]
 	}
 	if m.details != nil {
-		encoded, err := encodeValue(m.details.details)
+		encoded, err := value.Of(m.details.details)
 		if err != nil {
 			m.text += fmt.Sprintf(" (its details cannot be stored: %s)", storable(err.Error()))
 		}

@@ -101,12 +101,15 @@ func (t *Type) finish(opts []Option) {
 	if t.contract.Config == nil {
 		return
 	}
-	schema, err := value.CompileSchema(t.contract.Config, nil)
+	config, err := value.Canonical(t.contract.Config)
+	if err == nil {
+		t.config, err = value.CompileSchema(config, nil)
+	}
 	if err != nil {
 		t.refuse("/config: %v", err)
 		return
 	}
-	t.config = schema
+	t.contract.Config = config
 }
 
 // Option changes a type as it is made.
