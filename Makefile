@@ -1,0 +1,48 @@
+# "make" alone lists the targets.
+GO      ?= go
+FUZZTIME ?= 30s
+CHECKS  ?= 5000
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test test-kit test-deep lint bench fuzz generate
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what tests and linters need and is missing
+	@tools/setup
+
+test: ## test everything with the race detector; prints the time of each package
+	$(GO) test -race -timeout 15m ./...
+
+test-kit: ## test the property kit, and every backend with it
+	$(GO) test -race -count=1 -timeout 15m ./proptest/... ./backend/...
+
+test-deep: ## test everything with CHECKS random cases a property instead of 100
+	RAPID_CHECKS=$(CHECKS) $(GO) test -race -count=1 -timeout 4h ./...
+
+lint: bin/staticcheck ## check format, vet, staticcheck and the import rules
+	@unformatted="$$(bin/gofumpt -l .)"; \
+	if [ -n "$$unformatted" ]; then echo "run bin/gofumpt -w on:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	bin/staticcheck ./...
+	$(GO) test -count=1 -run 'Architecture|MainModule' .
+
+# The linters have a module of their own, so that they are in nobody's build.
+bin/staticcheck: tools/go.mod tools/go.sum
+	GOBIN="$(CURDIR)/bin" $(GO) -C tools install tool
+	@touch bin/staticcheck
+
+bench: ## run the Go benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+fuzz: ## fuzz every fuzz test for FUZZTIME
+	@$(GO) list ./... | while read -r package; do \
+		for test in $$($(GO) test -list '^Fuzz' "$$package" | grep '^Fuzz'); do \
+			echo "$$package $$test"; \
+			$(GO) test -run '^$$' -fuzz "^$$test\$$" -fuzztime $(FUZZTIME) "$$package" || exit 1; \
+		done; \
+	done
+
+generate: ## regenerate generated docs and code
+	$(GO) generate ./...
