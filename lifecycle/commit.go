@@ -87,7 +87,7 @@ func (v *vehicle) settleTooLarge(why *value.LimitError) (run.Proposal, error) {
 // have their turn.
 func (v *vehicle) send(p *run.Proposal) error {
 	e := v.engine
-	if p.Schedule.Kind == checkpoint.Retain && (v.session.stopping.Load() || v.commits+1 >= e.cfg.CommitBudget || v.ended() != nil) {
+	if p.Schedule.Kind == checkpoint.Retain && (v.session.stopping() || v.commits+1 >= e.cfg.CommitBudget || v.ended() != nil) {
 		p.Schedule = checkpoint.Schedule{Kind: checkpoint.ReleaseNow}
 	}
 	c := backend.Commit{Proposal: *p, CheckpointID: checkpoint.ID(e.ids.CheckpointID()), Token: v.lease.Token}

@@ -39,7 +39,9 @@ func TestNewExplainsEveryProblemAtOnce(t *testing.T) {
 		},
 		{
 			"negative counts",
-			func(c *lifecycle.Config) { c.MaxAttempts, c.MaxAbandons, c.Concurrency, c.CommitBudget = -1, -1, -1, -1 },
+			func(c *lifecycle.Config) {
+				c.MaxAttempts, c.MaxAbandons, c.Concurrency, c.CommitBudget = -1, -1, -1, -1
+			},
 			[]string{"MaxAttempts is", "MaxAbandons is", "Concurrency is", "CommitBudget is"},
 		},
 		{"negative limits", func(c *lifecycle.Config) { c.Limits = value.Limits{Document: -1, EventPayload: -1, Value: -1} }, []string{"Limits.Document is", "Limits.EventPayload is", "Limits.Value is"}},

@@ -44,12 +44,9 @@ func (e *Engine) Drain(ctx context.Context, opts DrainOptions) (Drained, error) 
 	if len(opts.Runs) > 0 && !e.features.ClaimFilter {
 		return Drained{}, fmt.Errorf("%w: draining given runs needs a claim filter (X4): drain everything instead", backend.ErrUnsupported)
 	}
-	s := newSession(e, claim.Filter{Runs: opts.Runs})
+	s := newSession(ctx, e, claim.Filter{Runs: opts.Runs})
 	stop := context.AfterFunc(ctx, s.stop)
 	defer stop()
-	if ctx.Err() != nil {
-		s.stop()
-	}
 	e.scheduler.Go(func() { s.work(nil) }) // a node that never returns must not hold Drain up
 	s.over.Wait()
 	s.close()
@@ -58,7 +55,7 @@ func (e *Engine) Drain(ctx context.Context, opts DrainOptions) (Drained, error) 
 	switch {
 	case s.failure != nil:
 		return drained, fmt.Errorf("belay: draining stopped, the backend cannot be claimed from: %w", s.failure)
-	case s.stopping.Load():
+	case ctx.Err() != nil && !s.dry:
 		return drained, fmt.Errorf("belay: draining was shut down: %w", context.Cause(ctx))
 	default:
 		return drained, nil

@@ -2,10 +2,17 @@ package lifecycle_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/lifecycle"
 	"github.com/belay-run/belay/node"
 	"github.com/belay-run/belay/run"
@@ -54,4 +61,138 @@ outputs: {total: {from: sum}}
 	if string(got.Output) != `{"total":5}` {
 		t.Errorf("output %s", got.Output)
 	}
+}
+
+func TestDrainHoldsNoMoreRunsAtOnceThanItsConcurrency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int64
+		e := newEngine(t, newMemory(nil), options{Concurrency: 3}, act("work", func(context.Context) error {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(time.Second)
+			now.Add(-1)
+			return nil
+		}))
+		ref := publish(t, &e.Client, single)
+		for range 9 {
+			start(t, &e.Client, ref, nil, lifecycle.StartOptions{})
+		}
+		began := time.Now()
+		d := drain(t, e)
+		if d.Claims != 9 || d.Commits != 9 || most.Load() != 3 || time.Since(began) != 3*time.Second {
+			t.Errorf("%+v, %d at once, in %v: want 9 runs by threes in 3s", d, most.Load(), time.Since(began))
+		}
+	})
+}
+
+func TestDrainOfGivenRunsLeavesOthersAlone(t *testing.T) {
+	e := newEngine(t, newMemory(nil), options{}, act("work", func(context.Context) error { return nil }))
+	ref := publish(t, &e.Client, single)
+	for _, id := range []string{"a", "b"} {
+		start(t, &e.Client, ref, nil, lifecycle.StartOptions{ID: id})
+	}
+	if _, err := e.Drain(t.Context(), lifecycle.DrainOptions{Runs: []string{"b"}}); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, inspect(t, &e.Client, "b"), run.Done)
+	if got := inspect(t, &e.Client, "a"); got.Seq != 1 || got.Attempts != 0 {
+		t.Errorf("the other run was touched: %+v", got)
+	}
+	plain := newEngine(t, &faulty{Store: newMemory(nil), features: func(f *backend.Features) { f.ClaimFilter = false }}, options{})
+	if _, err := plain.Drain(t.Context(), lifecycle.DrainOptions{Runs: []string{"b"}}); !errors.Is(err, backend.ErrUnsupported) {
+		t.Errorf("without a claim filter: %v", err)
+	}
+}
+
+func TestDrainServesEveryOwner(t *testing.T) {
+	e := newEngine(t, newMemory(nil), options{Fairness: claim.Interleave, Concurrency: 2}, act("work", func(context.Context) error { return nil }))
+	acme := e.For("acme")
+	for range 20 {
+		start(t, &e.Client, publish(t, &e.Client, single), nil, lifecycle.StartOptions{})
+	}
+	r := start(t, acme, publish(t, acme, single), nil, lifecycle.StartOptions{})
+	drain(t, e)
+	wantStatus(t, inspect(t, acme, r.ID), run.Done)
+}
+
+func TestDrainEndsWithTheErrorOfABackendThatCannotBeClaimedFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, bad := range []error{backend.ErrClosed, transient("claim")} {
+			store := &faulty{Store: newMemory(nil), fail: func(op string, _ bool) error {
+				if op == "claim" {
+					return bad
+				}
+				return nil
+			}}
+			e := newEngine(t, store, options{})
+			if _, err := e.Drain(t.Context(), lifecycle.DrainOptions{}); !errors.Is(err, bad) {
+				t.Errorf("%v, want %v", err, bad)
+			}
+		}
+	})
+}
+
+func TestSeveralDrainsOfOneEngineShareTheWork(t *testing.T) {
+	var launches atomic.Int64
+	e := newEngine(t, newMemory(nil), options{}, act("work", func(context.Context) error { launches.Add(1); return nil }))
+	ref := publish(t, &e.Client, chain(3))
+	const runs = 200
+	for range runs {
+		start(t, &e.Client, ref, nil, lifecycle.StartOptions{})
+	}
+	var commits atomic.Int64
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			d, err := e.Drain(context.Background(), lifecycle.DrainOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+			commits.Add(int64(d.Commits))
+		})
+	}
+	all.Wait()
+	if commits.Load() != 3*runs || launches.Load() != 3*runs {
+		t.Errorf("%d commits, %d launches, want %d", commits.Load(), launches.Load(), 3*runs)
+	}
+	page, err := e.List(t.Context(), backend.Query{Limit: backend.MaxLimit, Statuses: []run.Status{run.Done}})
+	if err != nil || len(page.Runs) != runs {
+		t.Errorf("%d runs done, %v", len(page.Runs), err)
+	}
+}
+
+// A start per run, some parked, several engines and a shutdown in between: whatever happens, each
+// run ends once.
+func TestDrainsThatAreShutDownAndTakenUpElsewhereLoseNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory(nil)
+		var done atomic.Int64
+		work := act("work", func(ctx context.Context) error {
+			select {
+			case <-time.After(100 * time.Millisecond):
+				done.Add(1)
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		cfg := options{ShutdownTimeout: 30 * time.Millisecond, Concurrency: 7}
+		first := newEngine(t, store, cfg, work)
+		ref := publish(t, &first.Client, chain(3))
+		for range 40 {
+			start(t, &first.Client, ref, nil, lifecycle.StartOptions{})
+		}
+		for i := range 20 {
+			ctx, stop := context.WithTimeout(t.Context(), time.Duration(50+37*i)*time.Millisecond)
+			_, _ = newEngine(t, store, cfg, work).Drain(ctx, lifecycle.DrainOptions{})
+			stop()
+		}
+		drain(t, first)
+		page, err := first.List(t.Context(), backend.Query{Limit: 100, Statuses: []run.Status{run.Done}})
+		if err != nil || len(page.Runs) != 40 {
+			t.Fatalf("%d runs done, %v", len(page.Runs), err)
+		}
+		if done.Load() != 40*3 {
+			t.Errorf("%d nodes completed, want %d", done.Load(), 40*3)
+		}
+	})
 }

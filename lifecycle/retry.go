@@ -46,5 +46,5 @@ func (e *Engine) retry(ctx context.Context, call func() error) error {
 func jitter(d time.Duration, key string) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key))
-	return time.Duration(float64(d) / 2 * float64(h.Sum32()) / (1 << 32))
+	return time.Duration(float64(d) / 2 * float64(h.Sum32()) / (1 << 32)).Truncate(time.Microsecond)
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/belay-run/belay/backend"
@@ -27,13 +26,15 @@ type session struct {
 	endIO context.CancelFunc
 	over  event // set once nothing is held and nothing is due
 
-	stopping atomic.Bool
+	ctx context.Context // its end is a shutdown
 
 	mu       sync.Mutex
+	stopped  bool
 	active   int // vehicles that were claimed and have not finished
 	claiming bool
 	again    bool // something may have become due since the claim in flight was sent
 	ended    bool // nothing is claimed any more
+	dry      bool // because nothing was due
 	prefer   claim.Class
 	failure  error // of claiming
 	done     Drained
@@ -41,8 +42,8 @@ type session struct {
 	stopLast func() bool
 }
 
-func newSession(e *Engine, filter claim.Filter) *session {
-	s := &session{engine: e, filter: filter, over: e.scheduler.NewEvent(), prefer: claim.Ready, wakes: map[string]time.Time{}}
+func newSession(ctx context.Context, e *Engine, filter claim.Filter) *session {
+	s := &session{engine: e, ctx: ctx, filter: filter, over: e.scheduler.NewEvent(), prefer: claim.Ready, wakes: map[string]time.Time{}}
 	s.io, s.endIO = context.WithCancel(context.Background())
 	return s
 }
@@ -57,6 +58,9 @@ func (s *session) work(v *vehicle) {
 	for v != nil {
 		v.goroutine = here
 		s.shield(v, v.drive)
+		if !v.over() {
+			return // whoever has the baton now goes on here too
+		}
 		v = s.next()
 	}
 }
@@ -69,7 +73,9 @@ func (s *session) carryOn(v *vehicle) {
 			v.advance()
 		}
 	})
-	s.work(nil)
+	if v.over() {
+		s.work(nil)
+	}
 }
 
 // shield keeps a panic in belay's own code, or in an expression library, from ending the
@@ -101,7 +107,7 @@ func (s *session) next() *vehicle {
 		if own != nil && !s.again {
 			return own
 		}
-		if s.stopping.Load() || s.failure != nil {
+		if s.stopping() || s.failure != nil {
 			s.settleOver()
 			return own
 		}
@@ -138,6 +144,7 @@ func (s *session) next() *vehicle {
 			s.engine.scheduler.Go(func() { s.work(v) })
 		}
 		if len(vehicles) == 0 && own == nil && poisoned == 0 && !s.again {
+			s.dry = s.active == 0
 			s.settleOver()
 			return nil
 		}
@@ -215,13 +222,17 @@ func (s *session) finished(v *vehicle) {
 	s.again = true
 }
 
+// stopping reports whether a shutdown has begun.
+func (s *session) stopping() bool { return s.ctx.Err() != nil }
+
 // stop begins a shutdown: nothing more is claimed, running nodes may still reach a commit.
 func (s *session) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping.Swap(true) {
+	if s.stopped {
 		return
 	}
+	s.stopped = true
 	s.settleOver()
 	s.stopLast = s.engine.clock.AfterFunc(s.engine.cfg.ShutdownTimeout, s.cut)
 }

@@ -66,7 +66,7 @@ func (v *vehicle) now() time.Time { return v.clock.at(v.engine.clock.Now()) }
 
 // drive begins, and goes on as far as this goroutine gets.
 func (v *vehicle) drive() {
-	if v.session.stopping.Load() {
+	if v.session.stopping() {
 		v.release(claim.ReleasePolicy{Refund: true})
 		return
 	}
@@ -129,7 +129,7 @@ func (v *vehicle) advance() {
 			v.refusePlan(err)
 			return
 		case len(plan.Execute) > 0:
-			if v.session.stopping.Load() {
+			if v.session.stopping() {
 				v.release(claim.ReleasePolicy{Refund: true})
 				return
 			}
@@ -179,6 +179,13 @@ func (v *vehicle) ended() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.cause
+}
+
+// over reports whether the vehicle has finished.
+func (v *vehicle) over() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.finished
 }
 
 // leave stops for a cause before anything was committed for it.

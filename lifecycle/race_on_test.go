@@ -1,0 +1,6 @@
+//go:build race
+
+package lifecycle_test
+
+// snoozes is how often a run is made to snooze; the race detector makes each ten times as dear.
+const snoozes = 10_000
