@@ -80,9 +80,9 @@ var readCases = []Case{
 		ID: "R4.reopen", Says: "what was committed is there when the store is opened again", needs: []need{reopen},
 		run: func(r *rig) {
 			r.bring("a", toWaiting)
+			r.poison("c", time.Second)
 			r.put("b")
-			l := r.take("b", time.Second)
-			r.poison("c", 2*time.Second)
+			l := r.take("b", 2*time.Second)
 			before := r.look()
 			r.store = r.hooks.Reopen(r.T)
 			r.same("the reopened store", r.look(), before)

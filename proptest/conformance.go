@@ -18,7 +18,7 @@ type Options struct {
 	// Timeout bounds one case, by its context. Defaults to one minute.
 	Timeout time.Duration
 	// Rounds is how many rounds of actions one check of Check makes; a round is 30 actions
-	// on average (-rapid.steps). Defaults to 2.
+	// on average (-rapid.steps). Defaults to 4.
 	Rounds int
 	// Log, when set, gets the report (Conformance) and the coverage (Check) as text; by
 	// default they go to the test's log.
@@ -30,7 +30,7 @@ func (o Options) withDefaults() Options {
 		o.Timeout = time.Minute
 	}
 	if o.Rounds == 0 {
-		o.Rounds = 2
+		o.Rounds = 4
 	}
 	return o
 }

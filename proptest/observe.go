@@ -49,18 +49,18 @@ var comparison = cmp.Options{
 	cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) && a.Location() == b.Location() }),
 }
 
-// look takes a picture of the whole store.
-func look(ctx context.Context, store backend.Store, graphs []savedGraph) (picture, error) {
+// look takes a picture of the whole store, in pages of the given size.
+func look(ctx context.Context, store backend.Store, graphs []savedGraph, size int) (picture, error) {
 	p := picture{Infos: map[string]backend.Info{}, Events: map[string][]run.Event{}, Graphs: map[string][]backend.GraphVersion{}}
 	var err error
-	if p.Runs, err = allRuns(ctx, store, backend.System(), backend.Query{Limit: backend.MaxLimit}); err != nil {
+	if p.Runs, err = allRuns(ctx, store, backend.System(), backend.Query{Limit: size}); err != nil {
 		return p, err
 	}
 	for _, s := range p.Runs {
 		if p.Infos[s.Run], err = store.InspectRun(ctx, backend.System(), s.Run); err != nil {
 			return p, fmt.Errorf("InspectRun of %s: %w", s.Run, err)
 		}
-		if p.Events[s.Run], err = allEvents(ctx, store, backend.System(), s.Run); err != nil {
+		if p.Events[s.Run], err = allEvents(ctx, store, backend.System(), s.Run, size); err != nil {
 			return p, err
 		}
 	}
@@ -96,9 +96,9 @@ func allRuns(ctx context.Context, store backend.Store, scope backend.Scope, q ba
 }
 
 // allEvents lists every event of a run, page by page.
-func allEvents(ctx context.Context, store backend.Store, scope backend.Scope, id string) ([]run.Event, error) {
+func allEvents(ctx context.Context, store backend.Store, scope backend.Scope, id string, size int) ([]run.Event, error) {
 	var events []run.Event
-	q := backend.EventQuery{Limit: backend.MaxLimit}
+	q := backend.EventQuery{Limit: size}
 	for range 1000 {
 		page, err := store.ListEvents(ctx, scope, id, q)
 		if err != nil {
@@ -130,7 +130,7 @@ func (r *rig) same(what string, got, want any) {
 // look takes a picture and ends the case if that fails.
 func (r *rig) look() picture {
 	r.Helper()
-	p, err := look(r.ctx, r.store, r.saved)
+	p, err := look(r.ctx, r.store, r.saved, backend.MaxLimit)
 	r.ok("reading the whole store", err)
 	return p
 }
@@ -170,7 +170,7 @@ func (r *rig) document(want *run.Document) {
 // events requires the events of a run.
 func (r *rig) events(id string, want []run.Event) {
 	r.Helper()
-	got, err := allEvents(r.ctx, r.store, backend.System(), id)
+	got, err := allEvents(r.ctx, r.store, backend.System(), id, backend.MaxLimit)
 	r.ok("reading events", err)
 	r.same("the events of "+id, got, want)
 }
