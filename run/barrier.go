@@ -14,15 +14,19 @@ import (
 	"github.com/belay-run/belay/value"
 )
 
+// few is how much of a superstep is worked on without allocating; most are smaller.
+const few = 8
+
 // barrier makes the superstep's writes part of the state, and decides what comes
 // after. kind is the checkpoint's type unless the run ends here.
 func (s *superstep) barrier(c *commit, writes []Write, kind checkpoint.Type) (Proposal, *Failure) {
 	if f := s.machine.fold(c, writes); f != nil {
 		return Proposal{}, f
 	}
-	nodes := make([]string, len(writes))
+	var room [few]string
+	nodes := room[:0]
 	for i := range writes {
-		nodes[i] = writes[i].Node
+		nodes = append(nodes, writes[i].Node)
 	}
 	c.count(nodes)
 	if f := s.machine.fire(c, nodes); f != nil {
@@ -49,14 +53,16 @@ func (m *Machine) fold(c *commit, writes []Write) *Failure {
 		field, node string
 		value       value.Value
 	}
-	var entries []entry
+	var room [few]entry
+	entries := room[:0]
 	for i := range writes {
 		for _, u := range writes[i].Update {
 			entries = append(entries, entry{u.Name, writes[i].Node, u.Value})
 		}
 	}
 	slices.SortStableFunc(entries, func(a, b entry) int { return strings.Compare(a.field, b.field) })
-	var values []value.Value
+	var valueRoom [few]value.Value
+	values := valueRoom[:0]
 	for i := 0; i < len(entries); {
 		field, node := entries[i].field, entries[i].node
 		values = values[:0]
@@ -123,14 +129,16 @@ func foldFailure(field string, err error) Failure {
 
 // fire evaluates the edges that leave the completed nodes, which come sorted.
 func (m *Machine) fire(c *commit, completed []string) *Failure {
-	var edges []*graph.CompiledEdge
+	var edgeRoom [few]*graph.CompiledEdge
+	edges := edgeRoom[:0]
 	for _, node := range completed {
 		edges = append(edges, m.graph.EdgesFrom(node)...)
 	}
 	slices.SortFunc(edges, func(a, b *graph.CompiledEdge) int { return strings.Compare(a.ID, b.ID) })
 	edges = slices.Compact(edges)
 	state := guardState{c.next}
-	var fired []string
+	var firedRoom [few]string
+	fired := firedRoom[:0]
 	for _, edge := range edges {
 		if edge.Barrier() && !c.collect(edge, completed) {
 			continue

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"crypto/sha256"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,14 @@ outputs: {total: {from: total}}
 		tb.Fatal(err)
 	}
 	return m, p.Document, now
+}
+
+// The calibration that the figures of the others are read against.
+func BenchmarkCalibration(b *testing.B) {
+	data := make([]byte, 1<<20)
+	for b.Loop() {
+		sha256.Sum256(data)
+	}
 }
 
 func BenchmarkPlanAndSettle(b *testing.B) {

@@ -56,26 +56,25 @@ func AppendDocument(dst []byte, d *Document) ([]byte, error) {
 	e.raw(`,"run":`)
 	e.document(d)
 	e.b = append(e.b, '}')
-	return e.done(ErrInvalidDocument, "run "+d.ID)
+	if e.bad != "" {
+		return dst, invalid("run %s holds %s", d.ID, e.bad)
+	}
+	return e.b, nil
 }
 
 // Decode reads a document of any format up to Format, and checks that it is
 // Valid. Damaged bytes wrap ErrInvalidDocument; a newer format, and unknown
 // members, answer *FormatError. raw is not retained.
 func Decode(raw []byte) (*Document, error) {
-	format, body, err := openEnvelope(raw)
-	if err != nil {
-		return nil, err
-	}
-	if format > Format {
-		return nil, &FormatError{Format: format, Reason: fmt.Sprintf("this build reads up to format %d", Format)}
-	}
-	for _, upcast := range upcasts[format-1:] {
-		if body, err = upcast(body); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrInvalidDocument, err)
+	r := newDecoder(raw)
+	var d *Document
+	err := r.envelope(func(format int) {
+		if format == Format {
+			d = r.document()
+			return
 		}
-	}
-	d, err := decodeDocument(body, format)
+		d = r.older(upcasts[format-1:])
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +82,24 @@ func Decode(raw []byte) (*Document, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// older reads the document of an older format, and brings it up to this one.
+func (r *decoder) older(upcasts []func([]byte) ([]byte, error)) *Document {
+	body := []byte(r.value())
+	for _, upcast := range upcasts {
+		if r.err == nil {
+			body, r.err = upcast(body)
+		}
+	}
+	if r.err != nil {
+		return nil
+	}
+	inner := newDecoder(body)
+	d := inner.document()
+	inner.finish("the document")
+	r.err, r.unknown = inner.err, inner.unknown
+	return d
 }
 
 // EncodeEvent writes the canonical content of an event: canonical JSON, the same
@@ -98,7 +115,10 @@ func AppendEvent(dst []byte, e *Event) ([]byte, error) {
 	}
 	enc := encoder{b: dst}
 	enc.event(e)
-	return enc.done(ErrInvalidEvent, fmt.Sprintf("event %d of run %s", e.Seq, e.Run))
+	if enc.bad != "" {
+		return dst, invalidEvent(*e, "it holds "+enc.bad)
+	}
+	return enc.b, nil
 }
 
 // DecodeEvent reads an event. Damaged bytes wrap ErrInvalidEvent; unknown members

@@ -172,54 +172,54 @@ func (r *decoder) time() time.Time {
 	return t
 }
 
-// openEnvelope reads the format number, which comes first, and the bytes of the
-// document when the format is one this build knows.
-func openEnvelope(raw []byte) (format int, body []byte, err error) {
-	r := decoder{dec: jsontext.NewDecoder(bytes.NewBuffer(raw)), raw: raw}
-	damaged := func(reason any) (int, []byte, error) { return 0, nil, invalid("damaged: %v", reason) }
+// envelope reads the format number, which comes first, and gives the "run" member
+// to body, unless the format is one this build does not know.
+func (r *decoder) envelope(body func(format int)) error {
 	if !r.open('{', "an object") {
-		return damaged(r.err)
+		return r.damaged()
 	}
 	if name := r.value(); r.err != nil || string(name) != `"format"` {
-		return damaged("the envelope does not begin with its format")
+		r.fail("the envelope does not begin with its format")
+		return r.damaged()
 	}
-	n := r.int()
+	format := r.int()
 	switch {
 	case r.err != nil:
-		return damaged(r.err)
-	case n < 1:
-		return damaged(fmt.Sprintf("there is no format %d", n))
-	case n > Format:
-		return int(n), nil, nil
+		return r.damaged()
+	case format < 1:
+		r.fail("there is no format %d", format)
+		return r.damaged()
+	case format > Format:
+		return &FormatError{Format: int(format), Reason: fmt.Sprintf("this build reads up to format %d", Format)}
 	}
 	if name := r.value(); r.err != nil || string(name) != `"run"` {
-		return damaged("the envelope holds no run")
+		r.fail("the envelope holds no run")
+		return r.damaged()
 	}
-	body = r.value()
+	body(int(format))
+	if r.more('}') {
+		return &FormatError{Format: int(format), Reason: "the envelope has a member this build does not know"}
+	}
+	r.finish("the document")
 	switch {
 	case r.err != nil:
-		return damaged(r.err)
-	case r.more('}'):
-		return 0, nil, &FormatError{Format: int(n), Reason: "the envelope has a member this build does not know"}
-	case r.err != nil:
-		return damaged(r.err)
+		return r.damaged()
+	case r.unknown != "":
+		return &FormatError{Format: int(format), Reason: "the document has the unknown member " + strconv.Quote(r.unknown)}
 	}
-	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return damaged("something follows the document")
-	}
-	return int(n), body, nil
+	return nil
 }
 
-func decodeDocument(body []byte, format int) (*Document, error) {
-	r := newDecoder(body)
-	d := r.document()
-	switch {
-	case r.err != nil:
-		return nil, invalid("damaged: %v", r.err)
-	case r.unknown != "":
-		return nil, &FormatError{Format: format, Reason: "the document has the unknown member " + strconv.Quote(r.unknown)}
+func (r *decoder) damaged() error { return invalid("damaged: %v", r.err) }
+
+// finish makes sure that nothing follows.
+func (r *decoder) finish(what string) {
+	if r.err != nil {
+		return
 	}
-	return d, nil
+	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
+		r.fail("something follows %s", what)
+	}
 }
 
 func (r *decoder) document() *Document {
@@ -490,11 +490,7 @@ func decodeEvent(raw []byte) (Event, error) {
 		}
 		return true
 	})
-	if r.err == nil {
-		if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
-			r.fail("something follows the event")
-		}
-	}
+	r.finish("the event")
 	switch {
 	case r.err != nil:
 		return Event{}, fmt.Errorf("%w: damaged: %w", ErrInvalidEvent, r.err)

@@ -191,24 +191,15 @@ func (d *Document) NeedsAnswer() bool {
 
 // onlyInterruptsOpen: something is asked and nothing else can run.
 func (d *Document) onlyInterruptsOpen() bool {
-	if len(d.Tasks) > 0 {
+	if len(d.Tasks) > 0 || d.runnable() > 0 {
 		return false
 	}
-	open := 0
-	for _, i := range d.Interrupts {
-		if i.Status == InterruptOpen {
-			open++
+	for k := range d.Interrupts {
+		if d.Interrupts[k].Status == InterruptOpen {
+			return true
 		}
 	}
-	if open == 0 {
-		return false
-	}
-	for _, node := range d.Pending {
-		if !d.asking(node) {
-			return false
-		}
-	}
-	return true
+	return false
 }
 
 // asking reports whether the node has an open interrupt.
@@ -219,6 +210,16 @@ func (d *Document) asking(node string) bool {
 		}
 	}
 	return false
+}
+
+// runnable counts the pending nodes that are not asking.
+func (d *Document) runnable() (n int) {
+	for _, node := range d.Pending {
+		if !d.asking(node) {
+			n++
+		}
+	}
+	return n
 }
 
 // Value is the value of a state name (input or field), nil when never written

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -297,11 +296,4 @@ func (e *encoder) event(v *Event) {
 	e.optInt(`,"version":`, v.Version)
 	e.optTime(`,"wake":`, v.Wake)
 	e.b = append(e.b, '}')
-}
-
-func (e *encoder) done(wrap error, what string) ([]byte, error) {
-	if e.bad != "" {
-		return nil, fmt.Errorf("%w: %s holds %s", wrap, what, e.bad)
-	}
-	return e.b, nil
 }

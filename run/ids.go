@@ -32,20 +32,19 @@ func attemptID(task string, attempt int) string {
 // inputHash is the SHA-256, in lower-case hex, of the JSON object of a snapshot:
 // what the node read, by its own names in order.
 func inputHash(snapshot []Channel) string {
-	size := 2
-	for i := range snapshot {
-		size += len(snapshot[i].Name) + len(snapshot[i].Value) + 4
-	}
-	b := append(make([]byte, 0, size), '{')
+	var room [64]byte // names are short, and values are not copied
+	h := sha256.New()
+	b := append(room[:0], '{')
 	for i := range snapshot {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b, _ = jsontext.AppendQuote(b, snapshot[i].Name)
 		b = append(b, ':')
-		b = append(b, snapshot[i].Value...)
+		h.Write(b)
+		h.Write(snapshot[i].Value)
+		b = b[:0]
 	}
-	b = append(b, '}')
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
+	h.Write(append(b, '}'))
+	return hex.EncodeToString(h.Sum(b[:0]))
 }

@@ -43,6 +43,8 @@ type Plan struct {
 	Commit *Proposal
 	// Finished: the run is terminal.
 	Finished bool
+
+	seq int64 // of the document that was planned
 }
 
 // Plan answers from the committed document alone; the same document gives the same
@@ -78,7 +80,7 @@ func (m *Machine) Plan(d *Document, now time.Time) (Plan, error) {
 			return Plan{}, err
 		}
 		if len(due) > 0 {
-			return Plan{Execute: due}, nil
+			return Plan{Execute: due, seq: d.Seq}, nil
 		}
 	}
 	if k, ok := overdue(d, now); ok {
@@ -113,12 +115,7 @@ func (m *Machine) planParked(d *Document, now time.Time) ([]Activation, error) {
 
 // planFresh begins a superstep, or finds that there is none to begin.
 func (m *Machine) planFresh(d *Document, now time.Time) (Plan, error) {
-	runnable := 0
-	for _, node := range d.Pending {
-		if !d.asking(node) {
-			runnable++
-		}
-	}
+	runnable := d.runnable()
 	if runnable == 0 {
 		switch {
 		case len(d.Timers) > 0:
@@ -153,7 +150,7 @@ func (m *Machine) planFresh(d *Document, now time.Time) (Plan, error) {
 		a.InputHash = inputHash(a.Snapshot)
 		out = append(out, a)
 	}
-	return Plan{Execute: out}, nil
+	return Plan{Execute: out, seq: d.Seq}, nil
 }
 
 // snapshot is what a node reads of the committed state, by its own names.

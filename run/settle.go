@@ -18,7 +18,7 @@ func (m *Machine) Settle(d *Document, plan Plan, results []Result, now time.Time
 	if err != nil {
 		return Proposal{}, err
 	}
-	results, err = match(d, plan.Execute, results)
+	results, err = match(d, &plan, results)
 	if err != nil {
 		return Proposal{}, err
 	}
@@ -41,12 +41,15 @@ func (m *Machine) Settle(d *Document, plan Plan, results []Result, now time.Time
 }
 
 // match checks plan and results, and brings the results into the plan's order.
-func match(d *Document, execute []Activation, results []Result) ([]Result, error) {
-	if d.Status != Running {
+func match(d *Document, plan *Plan, results []Result) ([]Result, error) {
+	execute := plan.Execute
+	switch {
+	case d.Status != Running:
 		return nil, &ResultsError{Reason: "the run is " + string(d.Status) + ", so nothing was planned"}
-	}
-	if len(execute) == 0 {
+	case len(execute) == 0:
 		return nil, &ResultsError{Reason: "the plan executes nothing"}
+	case plan.seq != d.Seq, len(d.Tasks) == 0 && len(execute) != d.runnable():
+		return nil, &ResultsError{Reason: "the plan is not one of this document: plan again"}
 	}
 	for i := range execute {
 		a := &execute[i]
