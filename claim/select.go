@@ -28,9 +28,9 @@ type Candidate struct {
 // With Limit >= 2 the head of each class that has a candidate is served first;
 // with Limit 1 the preferred class goes first and falls through; otherwise
 // (eligible-at, id) decides, after owners under Interleave. There, the class that
-// would be left out takes a place of the owner it belongs to, if that owner has
-// one, so that both classes are served and still no owner gets two outcomes before
-// every owner has one.
+// would be left out takes the last place of the owner it belongs to, if that owner
+// has one, so that both classes are served and still no owner gets two outcomes
+// before every owner has one.
 //
 // held says how many claims an owner holds already (nil: none), and is consulted
 // only with an OwnerCap: as many ready candidates as fit under the cap are

@@ -65,6 +65,7 @@ func TestSelectRules(t *testing.T) {
 		{"interleave keeps both classes", due("A r1 r2 r3", "B r4 x5"), claim.Policy{Limit: 3, Fairness: claim.Interleave}, "Ar1 Bx5 Ar2"},
 		{"the head of a class is interleaved too", due("A r1 x2", "B x3"), claim.Policy{Limit: 2, Fairness: claim.Interleave}, "Ar1 Bx3"},
 		{"an owner gives its own place for the other class", due("A r1 x2", "B r3"), claim.Policy{Limit: 2, Fairness: claim.Interleave}, "Ax2 Br3"},
+		{"its last place, if it has several", due("A r1 r2 x5", "B r3"), claim.Policy{Limit: 3, Fairness: claim.Interleave}, "Ar1 Ax5 Br3"},
 		{"or the last gives it", due("A r1", "B r2", "C x3 x4"), claim.Policy{Limit: 2, Fairness: claim.Interleave}, "Ar1 Cx3"},
 		{"a cap counts what is held", due("A r1 r2 r3", "B r4 r5"), claim.Policy{Limit: 9, OwnerCap: 3}, "Ar1 Br4 Br5"},
 		{"an expired claim is counted already", due("A x1 x2 x3 r4"), claim.Policy{Limit: 9, OwnerCap: 2}, "Ax1 Ax2 Ax3"},

@@ -11,12 +11,12 @@ import (
 )
 
 // encoding writes Go values as encoding/json does, tags and Marshalers included,
-// but refuses what it would silently repair, and escapes nothing for HTML.
+// but refuses text it would silently repair, and escapes nothing for HTML. Names
+// that a Marshaler writes twice are left for Parse to refuse.
 var encoding = jsonv2.JoinOptions(
 	jsonv1.DefaultOptionsV1(),
 	jsonv1.ReportErrorsWithLegacySemantics(false), // its errors have no place
 	jsontext.AllowInvalidUTF8(false),
-	jsontext.AllowDuplicateNames(false),
 	jsontext.EscapeForHTML(false),
 	jsontext.EscapeForJS(false),
 	jsonv2.WithMarshalers(jsonv2.MarshalToFunc(encodeNumber)),

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/belay-run/belay/value"
 )
 
@@ -27,6 +29,12 @@ func (failing) MarshalJSON() ([]byte, error) { return nil, errBoom }
 type twice struct{}
 
 func (twice) MarshalJSON() ([]byte, error) { return []byte(`{"x":{"a":1,"a":2}}`), nil }
+
+type malformed struct{}
+
+func (malformed) MarshalJSON() ([]byte, error) {
+	return jsontext.AppendFormat(nil, `{"k":[1,nope]}`)
+}
 
 type embedded struct {
 	Shared int `json:"shared"`
@@ -109,6 +117,7 @@ func TestGoValuesWithoutJSONFormAreRefusedWithTheirPlace(t *testing.T) {
 		{"a reserved name", "/any/$x", order{Any: map[string]int{"$x": 1}}},
 		{"a method that fails", "/a", map[string]any{"a": failing{}}},
 		{"a method that writes a name twice", "/a/x/a", map[string]any{"a": twice{}}},
+		{"a method that fails at a place of its own", "/a/k/1", map[string]any{"a": malformed{}}},
 		{"raw text that is not JSON", "/raw/1", order{Raw: json.RawMessage("[1,x]")}},
 		{"empty raw text", "/0", []any{json.RawMessage{}}},
 		{"a number that is none", "/number", order{Number: "1e"}},

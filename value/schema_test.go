@@ -45,6 +45,7 @@ func TestValidationNamesTheFirstMisfit(t *testing.T) {
 		{"a misfit decimal", `{"multipleOf":0.01}`, `19.999`, "", "a multiple of 0.01"},
 		{"exclusive bounds", `{"exclusiveMinimum":1,"exclusiveMaximum":2}`, `2`, "", "less than 2"},
 		{"a huge exponent is refused, not computed", `{"type":"integer","minimum":0}`, `[1e999999999]`, "/0", "more digits"},
+		{"so is a tiny one", `{"minimum":0}`, `1e-999999999`, "", "more digits"},
 		{"so are endless digits", `{}`, strings.Repeat("9", 1001), "", "more digits"},
 		{"1000 digits are not", `{"minimum":0}`, strings.Repeat("9", 1000), "ok", ""},
 		{"a missing property", `{"required":["b","a"]}`, `{}`, "", `must have the properties "a", "b"`},
@@ -53,6 +54,7 @@ func TestValidationNamesTheFirstMisfit(t *testing.T) {
 		{"a length in characters", `{"maxLength":1}`, `"😀é"`, "", "at most 1 characters, not 2"},
 		{"a pattern", `{"pattern":"^a+$"}`, `"secret"`, "", `the pattern "^a+$"`},
 		{"an enumeration", `{"enum":["a",1]}`, `"secret"`, "", `one of ["a",1]`},
+		{"schema text is not escaped", `{"enum":["<a>\u2028"]}`, `1`, "", "one of [\"<a>\u2028\"]"},
 		{"unique elements", `{"uniqueItems":true}`, `[1,2,1.0]`, "", "0 and 2 are equal"},
 		{"contains", `{"contains":{"const":1}}`, `[2]`, "", "no element"},
 		{"format is an annotation", `{"format":"date-time"}`, `"x"`, "ok", ""},
@@ -154,6 +156,27 @@ func TestSchemasThatAreNoneAreRefusedWithTheirPlace(t *testing.T) {
 			_, err := value.CompileSchema(value.Value(c.schema), defs)
 			wantRefused(t, "CompileSchema", err, c.path)
 		})
+	}
+}
+
+func TestReferencesAreCheckedUnderEveryKeyword(t *testing.T) {
+	const away = `{"$ref":"other.json"}`
+	places := map[string]string{}
+	for _, keyword := range []string{
+		"items", "contains", "additionalProperties", "unevaluatedProperties", "unevaluatedItems",
+		"propertyNames", "not", "if", "then", "else", "contentSchema",
+	} {
+		places[`{"`+keyword+`":`+away+`}`] = "/" + keyword + "/$ref"
+	}
+	for _, keyword := range []string{"allOf", "anyOf", "oneOf", "prefixItems"} {
+		places[`{"`+keyword+`":[true,`+away+`]}`] = "/" + keyword + "/1/$ref"
+	}
+	for _, keyword := range []string{"properties", "patternProperties", "$defs", "dependentSchemas"} {
+		places[`{"`+keyword+`":{"a":`+away+`}}`] = "/" + keyword + "/a/$ref"
+	}
+	for schema, path := range places {
+		_, err := value.CompileSchema(value.Value(schema), nil)
+		wantRefused(t, schema, err, path)
 	}
 }
 
