@@ -195,9 +195,12 @@ func ExampleSnooze() {
 func ExampleSkip() {
 	nodes := node.NewRegistry().Add(node.Of("charge", 1, func(_ context.Context, in struct {
 		Amount int `json:"amount"`
-	}) (struct{}, error) { if in.Amount == 0 {
-		return struct{}{}, node.Skip("the order is free")
-	}; return struct{}{}, nil }))
+	}) (struct{}, error) {
+		if in.Amount == 0 {
+			return struct{}{}, node.Skip("the order is free")
+		}
+		return struct{}{}, nil
+	}))
 
 	once(nodes, orderGraph, node.Call{Reads: map[string]value.Value{"amount": value.Value("0")}})
 	// Output: skipped the order is free

@@ -272,10 +272,16 @@ type process struct {
 
 // grace is how long a process group that was asked to end may take, and how long its
 // outputs may stay open after that.
-const grace = 2 * time.Second
+var grace = 2 * time.Second
 
 // run runs the process to its end, or to that of ctx.
 func (p *process) run(ctx context.Context) error {
+	if p.dir != "" {
+		// Starting in a directory that is not there says that the program is not there.
+		if _, err := os.Stat(p.dir); err != nil {
+			return fmt.Errorf("the command's directory: %w", err)
+		}
+	}
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	cmd := exec.CommandContext(limited, p.argv[0], p.argv[1:]...)

@@ -22,16 +22,21 @@ func newType(contract graph.NodeType, compile func(config value.Value, names sco
 	})
 }
 
-// written is an update of those of the values that the graph's node writes.
+// written is an update of those of the values that the graph's node writes. A
+// value.Value is left to the runtime, which checks it as it checks every update.
 func written(call *node.Call, values map[string]any) (map[string]value.Value, error) {
 	update := map[string]value.Value{}
 	for name, v := range values {
 		if !slices.Contains(call.Writes, name) {
 			continue
 		}
+		if raw, ok := v.(value.Value); ok {
+			update[name] = raw
+			continue
+		}
 		encoded, err := value.Of(v)
 		if err != nil {
-			return nil, node.Permanent(fmt.Errorf("writing %s: %w", name, err))
+			return nil, node.Permanent(at("/"+name, err))
 		}
 		update[name] = encoded
 	}

@@ -1,0 +1,186 @@
+//go:build unix
+
+package std_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/belay-run/belay/node"
+	"github.com/belay-run/belay/run"
+)
+
+// leave starts a process that holds this one's outputs and exits at once: in the same
+// process group, or in a session of its own.
+func leave(args []string) int {
+	child := exec.Command(os.Args[0], "hold", args[0], "deaf", "1")
+	child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: args[1] == "session"}
+	if err := child.Start(); err != nil {
+		return 94
+	}
+	fmt.Print("left")
+	return 0
+}
+
+// watch accepts a connection of each of so many processes; they are all there when
+// ready is closed.
+type watch struct {
+	address string
+	conns   chan net.Conn
+}
+
+func newWatch(t *testing.T) *watch {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watch{address: l.Addr().String(), conns: make(chan net.Conn, 10)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			w.conns <- conn
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	return w
+}
+
+// hello waits until a process has connected and begun.
+func (w *watch) hello(t *testing.T) net.Conn {
+	t.Helper()
+	select {
+	case conn := <-w.conns:
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		if _, err := io.ReadFull(conn, make([]byte, len("hello"))); err != nil {
+			t.Fatalf("a process did not begin: %v", err)
+		}
+		return conn
+	case <-time.After(30 * time.Second):
+		t.Fatal("a process did not connect")
+		return nil
+	}
+}
+
+// last is what a process said until it was gone.
+func last(t *testing.T, conn net.Conn) string {
+	t.Helper()
+	said, err := io.ReadAll(conn)
+	if err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatalf("the process is still there: %v", err)
+	}
+	return string(said)
+}
+
+func TestExecDeadlineEndsTheWholeProcessGroup(t *testing.T) {
+	for manner, said := range map[string]string{"deaf": "", "polite": "goodbye", "plain": ""} {
+		t.Run(manner, func(t *testing.T) {
+			w := newWatch(t)
+			s := place(t, "exec", argv(t, "", "hold", w.address, manner, "3"), nil, "stdout")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			results := make(chan run.Result)
+			go func() {
+				call := s.call
+				r, err := s.Run(ctx, &call)
+				if err != nil {
+					t.Error(err)
+				}
+				results <- r
+			}()
+			family := []net.Conn{w.hello(t), w.hello(t), w.hello(t)}
+			cancel(fmt.Errorf("timeout: %w", context.DeadlineExceeded))
+			r := <-results
+			if f, _ := r.Failure(); r.Kind() != run.ResultRetry || f.Code != run.CodeTimeout {
+				t.Errorf("result %v, %+v", r.Kind(), f)
+			}
+			for _, conn := range family {
+				if got := last(t, conn); got != said {
+					t.Errorf("a process said %q, want %q", got, said)
+				}
+			}
+		})
+	}
+}
+
+func TestExecCutShortIsNoFailure(t *testing.T) {
+	w := newWatch(t)
+	s := place(t, "exec", argv(t, "", "hold", w.address, "plain", "1"), nil)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	errLost := errors.New("claim lost")
+	errs := make(chan error)
+	go func() {
+		call := s.call
+		_, err := s.Run(ctx, &call)
+		errs <- err
+	}()
+	conn := w.hello(t)
+	cancel(errLost)
+	var short *node.CutShortError
+	if err := <-errs; !errors.As(err, &short) || !errors.Is(err, errLost) {
+		t.Errorf("error %v, want *CutShortError", err)
+	}
+	last(t, conn)
+}
+
+func TestExecEndsWhatACommandLeavesInItsGroup(t *testing.T) {
+	w := newWatch(t)
+	got := place(t, "exec", argv(t, "", "leave", w.address, "group"), nil, "stdout", "exit_code").completed(t)
+	if got["stdout"] != `"left"` || got["exit_code"] != "0" {
+		t.Errorf("update %v", got)
+	}
+	select {
+	case conn := <-w.conns:
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		last(t, conn)
+		_ = conn.Close()
+	default:
+		// It was ended before it could connect.
+	}
+}
+
+func TestExecDoesNotWaitForWhoLeftTheGroup(t *testing.T) {
+	w := newWatch(t)
+	got := place(t, "exec", argv(t, "", "leave", w.address, "session"), nil, "stdout", "exit_code").completed(t)
+	if got["stdout"] != `"left"` || got["exit_code"] != "0" {
+		t.Errorf("update %v", got)
+	}
+	conn := w.hello(t)
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestExecEndedFromOutside(t *testing.T) {
+	f := place(t, "exec", `{"shell":"kill -9 $$"}`, nil).failed(t, run.ResultRetry)
+	if !strings.Contains(f.Message, "ended from outside (signal: killed)") || !strings.Contains(string(f.Details), `"exit_code":-1`) {
+		t.Errorf("failure %+v", f)
+	}
+}
+
+func TestExecShell(t *testing.T) {
+	config := `{"shell":"echo \"$# $1 $2 ${WHO}\" | tr a-z A-Z; echo '${n}'","argv":["${list}"],"env":{"WHO":"it is ${n}"}}`
+	got := place(t, "exec", config, map[string]string{"n": "7", "list": `["a b","; rm -rf /"]`}, "stdout").completed(t)
+	if want := "2 A B ; RM -RF / IT IS 7\n${n}\n"; decoded(t, got["stdout"]) != want {
+		t.Errorf("stdout %s, want %q", got["stdout"], want)
+	}
+	f := place(t, "exec", `{"shell":"exit 4"}`, nil).failed(t, run.ResultRetry)
+	if f.Message != "the command ended with exit code 4" {
+		t.Errorf("failure %+v", f)
+	}
+}
