@@ -9,14 +9,17 @@ import (
 	"sync"
 )
 
-// opening serializes the part of Open that has a descriptor of its own on the file.
+// creating serializes the part of Open that has a descriptor of its own on the file.
 // Closing a descriptor drops every POSIX lock that the process holds on the file, so
 // nothing else of this package opens the file but SQLite itself, and this only for a file
 // that it has just created.
-var opening sync.Mutex
+var creating sync.Mutex
 
 // siblings are the files SQLite keeps beside a database in WAL mode.
 var siblings = []string{"", "-wal", "-shm", "-journal"}
+
+// statfs tells whether a directory is on a network file system.
+var statfs = networkFileSystem
 
 // prepareFile checks directory and file, and creates the file, closed to others.
 func prepareFile(path string, opts Options) error {
@@ -25,7 +28,7 @@ func prepareFile(path string, opts Options) error {
 		return err
 	}
 	if !opts.NetworkFileSystem {
-		if kind, remote := networkFileSystem(dir); remote {
+		if kind, remote := statfs(dir); remote {
 			return &OpenError{
 				Path: path, Problem: ProblemNetwork, Err: errors.New(kind),
 				Remedy: "use a local disk, or set Options.NetworkFileSystem if all its processes are on one host",
@@ -88,8 +91,8 @@ func prepareDirectory(path, dir string, opts Options) error {
 // create makes the file with mode 0600 unless it exists. SQLite gives -wal and -shm
 // the mode of the file they stand beside.
 func create(path string) error {
-	opening.Lock()
-	defer opening.Unlock()
+	creating.Lock()
+	defer creating.Unlock()
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil

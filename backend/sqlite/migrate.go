@@ -126,11 +126,10 @@ func checkLedger(ctx context.Context, c *conn, path string, all []migration) (in
 	one := func(into *int64) func(row) error {
 		return func(r row) error { *into = r.int(0); return nil }
 	}
-	err := errors.Join(
-		c.read(ctx, "pragma user_version", one(&version)),
-		c.read(ctx, "select count(*) from sqlite_schema where type = 'table' and name = 'belay_migrations'", one(&tables)),
-	)
-	if err != nil {
+	if err := c.read(ctx, "pragma user_version", one(&version)); err != nil {
+		return 0, err
+	}
+	if err := c.read(ctx, "select count(*) from sqlite_schema where type = 'table' and name = 'belay_migrations'", one(&tables)); err != nil {
 		return 0, err
 	}
 	last := all[len(all)-1].number
@@ -149,7 +148,7 @@ func checkLedger(ctx context.Context, c *conn, path string, all []migration) (in
 		}
 	}
 	applied := int64(0)
-	err = c.read(ctx, "select number, name, sha256 from belay_migrations order by number", func(r row) error {
+	err := c.read(ctx, "select number, name, sha256 from belay_migrations order by number", func(r row) error {
 		i := int(applied)
 		applied++
 		if i >= len(all) || all[i].number != r.int(0) || all[i].hash != r.text(2) {
