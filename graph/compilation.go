@@ -58,7 +58,16 @@ func (c *compilation) wrong(code string, node ast.Node, format string, args ...a
 	}
 }
 
-func (c *compilation) compile() (*Expression, []wrong) {
+// engineFailed is the reason when the library panics over a source.
+const engineFailed = "the expression engine cannot read it: write it another way"
+
+func (c *compilation) compile() (e *Expression, wrongs []wrong) {
+	defer func() {
+		if recover() != nil {
+			c.wrong(codeBadGuard, nil, engineFailed)
+			e, wrongs = nil, c.wrongs
+		}
+	}()
 	if len(c.source) > maxExpression {
 		c.wrong(codeBadGuard, nil, "it has %d bytes, the limit is %d: let a node compute it", len(c.source), maxExpression)
 		return nil, c.wrongs
@@ -84,7 +93,7 @@ func (c *compilation) compile() (*Expression, []wrong) {
 	}
 	if tree, err = c.parse(); err == nil {
 		ast.Walk(&tree.Node, visit(c.meter))
-		e := &Expression{source: c.source, names: slices.Sorted(maps.Keys(c.names))}
+		e = &Expression{source: c.source, steps: stepBudget, names: slices.Sorted(maps.Keys(c.names))}
 		for _, name := range e.names {
 			e.slots = append(e.slots, c.slot(name))
 		}
@@ -105,7 +114,9 @@ func (c *compilation) parse() (*exprparser.Tree, error) {
 }
 
 func (c *compilation) failed(err error) {
-	reason, code := err.Error(), codeBadGuard
+	// The library puts a stack behind the first line when it fails itself.
+	reason, _, _ := strings.Cut(err.Error(), "\n")
+	code := codeBadGuard
 	var at *file.Error
 	if errors.As(err, &at) {
 		if strings.HasPrefix(at.Message, "unknown field ") {

@@ -27,11 +27,13 @@ type compiler struct {
 	doc    *Document
 	out    *Compiled
 	guards map[string]bool // state names that some guard names
+	// schemas are those compiled so far, by text: graphs repeat simple ones.
+	schemas map[string]*value.Schema
 }
 
 func newCompiler(doc *Document) *compiler {
 	return &compiler{
-		doc: doc, guards: map[string]bool{},
+		doc: doc, guards: map[string]bool{}, schemas: map[string]*value.Schema{},
 		out: &Compiled{
 			document: doc, channels: map[string]*Channel{},
 			nodeByID: make(map[string]*CompiledNode, len(doc.Nodes)), from: map[string][]*CompiledEdge{},
@@ -113,10 +115,8 @@ func (c *compiler) compileChannel(ch *Channel, path string, schema, fallback val
 	c.out.channels[ch.Name] = ch
 	if schema == nil {
 		c.report(codeMissingSchema, at(path, "schema"), "%q has no schema: add one, {} admits any value.", ch.Name)
-	} else if compiled, err := value.CompileSchema(schema, c.doc.Defs); err != nil {
-		c.schemaError(at(path, "schema"), schema, err)
 	} else {
-		ch.Schema = compiled
+		ch.Schema = c.compileSchema(at(path, "schema"), schema)
 	}
 	if fallback == nil {
 		return
@@ -129,6 +129,20 @@ func (c *compiler) compileChannel(ch *Channel, path string, schema, fallback val
 		c.fromValue(codeInvalidDefault, at(path, "default"), err)
 	}
 	ch.Default = v
+}
+
+// compileSchema is nil when the schema is invalid, which it reports.
+func (c *compiler) compileSchema(path string, schema value.Value) *value.Schema {
+	if compiled := c.schemas[string(schema)]; compiled != nil {
+		return compiled
+	}
+	compiled, err := value.CompileSchema(schema, c.doc.Defs)
+	if err != nil {
+		c.schemaError(path, schema, err)
+		return nil
+	}
+	c.schemas[string(schema)] = compiled
+	return compiled
 }
 
 // schemaError reports what is wrong with a schema where it stands: in the schema or

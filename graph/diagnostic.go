@@ -83,6 +83,8 @@ func (r *reporter) add(d Diagnostic) {
 		d = Diagnostic{Code: codeTooMany, Message: "There are more problems than are listed: correct these first."}
 	}
 	d.Severity = severityOf(d.Code)
+	// A document made in Go may hold names that no text could.
+	d.Path, d.Message = strings.ToValidUTF8(d.Path, "\uFFFD"), strings.ToValidUTF8(d.Message, "\uFFFD")
 	r.list = append(r.list, d)
 }
 

@@ -1,6 +1,3 @@
-// Package graph holds graph documents: what nodes a run executes, what they read
-// and write, and which edges lead on. It parses, validates, compiles, hashes and
-// draws them, and is pure.
 package graph
 
 import (
@@ -22,15 +19,15 @@ type Document struct {
 	Defs     map[string]value.Value `json:"$defs,omitempty"`
 	Inputs   map[string]Input       `json:"inputs,omitempty"`
 	Fields   map[string]Field       `json:"fields,omitempty"`
-	Nodes    map[string]Node        `json:"nodes"`
-	Edges    map[string]Edge        `json:"edges"`
+	Nodes    map[string]Node        `json:"nodes,omitzero"`
+	Edges    map[string]Edge        `json:"edges,omitzero"`
 	Outputs  map[string]Output      `json:"outputs,omitempty"`
 	Policies Policies               `json:"policies,omitzero"`
 }
 
 // Input is a state name that the start of a run writes, and nothing else.
 type Input struct {
-	Schema   value.Value `json:"schema"`
+	Schema   value.Value `json:"schema,omitempty"`
 	Required bool        `json:"required,omitempty"`
 	// Default is nil when none is declared; null, false, 0 and "" are declared defaults.
 	Default value.Value `json:"default,omitempty"`
@@ -38,7 +35,7 @@ type Input struct {
 
 // Field is a state name that nodes write.
 type Field struct {
-	Schema  value.Value `json:"schema"`
+	Schema  value.Value `json:"schema,omitempty"`
 	Default value.Value `json:"default,omitempty"`
 	Reducer Reducer     `json:"reducer,omitzero"`
 }
@@ -84,7 +81,7 @@ type Backoff struct {
 
 // Edge leads from one node (or $start), or from several (a barrier), to a node or $finish.
 type Edge struct {
-	From Sources `json:"from"`
+	From Sources `json:"from,omitzero"`
 	To   string  `json:"to"`
 	When string  `json:"when,omitempty"` // a guard; empty is always true
 }

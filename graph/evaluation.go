@@ -14,8 +14,8 @@ import (
 // on one element, or sixteen bytes of a text; the memory budget counts elements of
 // the lists and objects an expression makes.
 const (
-	stepBudget   = 4 << 20
-	memoryBudget = 2 << 20
+	stepBudget   = 2 << 20
+	memoryBudget = 1 << 20
 
 	maxExpression      = 16 << 10 // bytes of source: bounds the parser's recursion
 	maxExpressionNodes = 1000

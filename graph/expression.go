@@ -23,6 +23,7 @@ type Expression struct {
 	names   []string // what it reads, sorted
 	slots   []string // names as the program knows them
 	program *vm.Program
+	steps   int64     // what one evaluation may use
 	pool    sync.Pool // of *evaluation
 }
 
@@ -116,7 +117,7 @@ func (e *Expression) run(s State, get func(string) value.Value) (any, *evaluatio
 		ev = &evaluation{env: make(map[string]any, len(e.names)+1)}
 		ev.env[contextName] = ev
 	}
-	ev.state, ev.left = s, stepBudget
+	ev.state, ev.left = s, e.steps
 	for i, name := range e.names {
 		v, err := decodeFor(get(name))
 		if err != nil {

@@ -65,6 +65,8 @@ func dotText(lines []string) string {
 			return `\"`
 		case '\\':
 			return `\\`
+		case '&':
+			return "&amp;"
 		}
 		return ""
 	}) + `"`

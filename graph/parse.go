@@ -187,7 +187,7 @@ func (p *parser) value(into *value.Value) reading {
 	return func(e *element, path string) {
 		v, err := value.Canonical(e.raw)
 		if err != nil {
-			if !hasRepeated(e) {
+			if !e.repeats {
 				p.fromValue(codeInvalidValue, path, err)
 			}
 			return

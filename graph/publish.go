@@ -47,28 +47,31 @@ func Publish(doc *Document, catalog Catalog) (*Compiled, error) {
 	if len(found.Errors()) > 0 {
 		return nil, found
 	}
-	for _, e := range c.doc.Edges {
-		slices.Sort(e.From)
-	}
-	raw, err := c.doc.canonical()
-	if err != nil {
-		return nil, fmt.Errorf("belay: the graph document cannot be encoded: %w", err)
-	}
-	if err := value.Check("graph document", len(raw), MaxDocument); err != nil {
-		return nil, err
-	}
-	compiled.bytes, compiled.ref = raw, Ref{ID: doc.ID, Hash: value.Hash(raw)}
 	compiled.warnings = found
 	return compiled, nil
 }
 
-// all does everything that publication checks.
+// all does everything that publication does.
 func (c *compiler) all(catalog Catalog) *Compiled {
 	c.checkEncodable()
 	types := c.materialize(catalog)
 	compiled := c.compile()
 	c.checkPorts(types)
 	c.warn()
+	if c.failed() {
+		return compiled
+	}
+	for _, e := range c.doc.Edges {
+		slices.Sort(e.From)
+	}
+	raw, err := c.doc.canonical()
+	if err == nil {
+		err = value.Check("published graph", len(raw), MaxDocument)
+	}
+	if err != nil {
+		c.fromValue(codeInvalidValue, "", err)
+	}
+	compiled.bytes, compiled.ref = raw, Ref{ID: c.doc.ID, Hash: value.Hash(raw)}
 	return compiled
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -75,6 +76,12 @@ func (r Reducer) Fold(committed value.Value, writes []value.Value) (value.Value,
 	if len(writes) == 0 {
 		return committed, nil
 	}
+	if len(committed) == 0 {
+		committed = nil
+	}
+	if slices.ContainsFunc(writes, func(w value.Value) bool { return len(w) == 0 }) {
+		return nil, r.fail("a write is absent: leave the name out instead")
+	}
 	switch r.name() {
 	case reduceReplace:
 		return writes[len(writes)-1], nil
@@ -103,9 +110,45 @@ func elements(v value.Value) ([]json.RawMessage, error) {
 	if len(v) == 0 || v[0] != '[' {
 		return []json.RawMessage{v}, nil
 	}
+	return split(v)
+}
+
+var errNotCanonical = errors.New("not canonical")
+
+// split cuts a canonical list into its elements, without a copy.
+func split(v value.Value) ([]json.RawMessage, error) {
+	if string(v) == "[]" {
+		return nil, nil
+	}
 	var items []json.RawMessage
-	err := json.Unmarshal(v, &items)
-	return items, err
+	depth, start := 0, 1
+	for i := 1; i < len(v); i++ {
+		switch v[i] {
+		case '"':
+			for i++; i < len(v) && v[i] != '"'; i++ {
+				if v[i] == '\\' {
+					i++
+				}
+			}
+		case '[', '{':
+			depth++
+		case ',', ']', '}':
+			last := i == len(v)-1
+			if depth == 0 && (v[i] == ',' || last && v[i] == ']') {
+				if start == i {
+					return nil, errNotCanonical
+				}
+				items = append(items, json.RawMessage(v[start:i:i]))
+				start = i + 1
+				if last {
+					return items, nil
+				}
+			} else if v[i] != ',' {
+				depth--
+			}
+		}
+	}
+	return nil, errNotCanonical
 }
 
 func (r Reducer) committedList(committed value.Value) ([]json.RawMessage, error) {
@@ -113,7 +156,7 @@ func (r Reducer) committedList(committed value.Value) ([]json.RawMessage, error)
 		return nil, nil
 	}
 	if committed[0] != '[' {
-		return nil, r.fail("the field's value is %s, not a list: give it a default that is a list, or none", jsonType(committed))
+		return nil, r.notAList(committed)
 	}
 	items, err := elements(committed)
 	if err != nil {
@@ -123,6 +166,12 @@ func (r Reducer) committedList(committed value.Value) ([]json.RawMessage, error)
 }
 
 func (r Reducer) foldList(committed value.Value, writes []value.Value, unique bool, limit int) (value.Value, error) {
+	if err := r.checkDepth(writes); err != nil {
+		return nil, err
+	}
+	if !unique && limit == 0 {
+		return r.splice(committed, writes)
+	}
 	items, err := r.committedList(committed)
 	if err != nil {
 		return nil, err
@@ -154,7 +203,56 @@ func (r Reducer) foldList(committed value.Value, writes []value.Value, unique bo
 	return joinList(items), nil
 }
 
+// splice appends without looking at the elements: a log grows long.
+func (r Reducer) splice(committed value.Value, writes []value.Value) (value.Value, error) {
+	if committed == nil {
+		committed = value.Value("[]")
+	}
+	if committed[0] != '[' {
+		return nil, r.notAList(committed)
+	}
+	size := len(committed)
+	for _, w := range writes {
+		size += len(w) + 1
+	}
+	out := append(make([]byte, 0, size), committed[:len(committed)-1]...)
+	for _, w := range writes {
+		if len(w) > 1 && w[0] == '[' {
+			w = w[1 : len(w)-1]
+		}
+		if len(w) == 0 {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, w...)
+	}
+	return append(out, ']'), nil
+}
+
+// checkDepth refuses an element that is as deep as a value may be: within a list it
+// would be deeper.
+func (r Reducer) checkDepth(writes []value.Value) error {
+	for _, w := range writes {
+		if len(w) == 0 || w[0] == '[' || bytes.Count(w, []byte{'['})+bytes.Count(w, []byte{'{'}) < value.MaxDepth {
+			continue
+		}
+		if _, err := value.Canonical(joinList([]json.RawMessage{w})); err != nil {
+			return r.fail("an element is nested too deeply: write it flatter")
+		}
+	}
+	return nil
+}
+
+func (r Reducer) notAList(committed value.Value) error {
+	return r.fail("the field's value is %s, not a list: give it a default that is a list, or none", jsonType(committed))
+}
+
 func (r Reducer) foldBy(committed value.Value, writes []value.Value) (value.Value, error) {
+	if err := r.checkDepth(writes); err != nil {
+		return nil, err
+	}
 	items, err := r.committedList(committed)
 	if err != nil {
 		return nil, err
@@ -222,7 +320,7 @@ func (r Reducer) foldMerge(committed value.Value, writes []value.Value) (value.V
 	}
 	v, err := value.Canonical(joinObject(merged))
 	if err != nil {
-		return nil, r.fail("a write does not decode")
+		return nil, r.fail("the merged object cannot be kept: %s", sentence(err))
 	}
 	return v, nil
 }

@@ -20,6 +20,7 @@ type element struct {
 	text    string // of a string
 	members []member
 	items   []*element
+	repeats bool // a name occurs twice, here or below
 }
 
 type member struct {
@@ -75,6 +76,7 @@ func readElement(dec *jsontext.Decoder, raw []byte) (*element, error) {
 		return nil, err
 	}
 	e := &element{kind: kind}
+	var seen map[string]bool
 	start := dec.InputOffset() - 1
 	for {
 		switch next := dec.PeekKind(); {
@@ -93,12 +95,18 @@ func readElement(dec *jsontext.Decoder, raw []byte) (*element, error) {
 			if m.value, err = readElement(dec, raw); err != nil {
 				return nil, err
 			}
+			if seen == nil {
+				seen = make(map[string]bool)
+			}
+			e.repeats = e.repeats || seen[m.name] || m.value.repeats
+			seen[m.name] = true
 			e.members = append(e.members, m)
 		default:
 			item, err := readElement(dec, raw)
 			if err != nil {
 				return nil, err
 			}
+			e.repeats = e.repeats || item.repeats
 			e.items = append(e.items, item)
 		}
 	}
@@ -142,8 +150,11 @@ func at(path, name string) string {
 
 func atIndex(path string, i int) string { return path + "/" + strconv.Itoa(i) }
 
-// repeated reports every member name that occurs twice, anywhere.
+// repeated reports every member name that occurs twice, anywhere below e.
 func repeated(e *element, path string, report func(Diagnostic)) {
+	if !e.repeats {
+		return
+	}
 	seen := make(map[string]bool, len(e.members))
 	for _, m := range e.members {
 		if seen[m.name] {
@@ -158,11 +169,4 @@ func repeated(e *element, path string, report func(Diagnostic)) {
 	for i, item := range e.items {
 		repeated(item, atIndex(path, i), report)
 	}
-}
-
-// hasRepeated reports whether a name occurs twice anywhere within e.
-func hasRepeated(e *element) bool {
-	found := false
-	repeated(e, "", func(Diagnostic) { found = true })
-	return found
 }
