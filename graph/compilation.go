@@ -315,6 +315,10 @@ func (c *compilation) meter(node *ast.Node) {
 		n.From, n.To = index(n.From), index(n.To)
 	case *ast.BinaryNode:
 		c.meterOperator(node, n)
+	case *ast.UnaryNode:
+		if n.Operator == "-" && !number(n.Node) {
+			*node = metered("#-", n, &ast.IntegerNode{Value: 0}, n.Node)
+		}
 	case *ast.BuiltinNode:
 		meterBuiltin(node, n)
 	case *ast.CallNode:
@@ -349,10 +353,7 @@ func (c *compilation) meterOperator(node *ast.Node, n *ast.BinaryNode) {
 		if literal(n.Left) || literal(n.Right) {
 			return
 		}
-	case "+":
-		if number(n.Left) || number(n.Right) {
-			return
-		}
+	case "+", "-", "*":
 	case "in":
 		if list, ok := n.Right.(*ast.ArrayNode); ok && !slices.ContainsFunc(list.Nodes, func(n ast.Node) bool { return !literal(n) }) {
 			return
@@ -410,8 +411,15 @@ func meterBuiltin(node *ast.Node, n *ast.BuiltinNode) {
 		}
 	}
 	n.Arguments[0] = metered("#list", n, &ast.IntegerNode{Value: body}, n.Arguments[0])
-	if n.Name == "sortBy" {
+	switch n.Name {
+	case "sortBy":
 		*node = stableSortBy(n)
+	case "sum":
+		terms := n.Arguments[0]
+		if len(n.Arguments) == 2 {
+			terms = &ast.BuiltinNode{Name: "map", Arguments: n.Arguments}
+		}
+		*node = metered("#sum", n, terms)
 	}
 }
 

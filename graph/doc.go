@@ -38,8 +38,8 @@
 // checked against the schemas when the graph is compiled.
 //
 // Integers that fit are 64-bit integers, all other numbers 64-bit floating point;
-// an operation on one of each is done in floating point, and integer arithmetic
-// wraps around.
+// an operation on one of each is done in floating point. An integer result that does
+// not fit fails the guard.
 //
 // Of the language's functions those are left out that know the time, read files,
 // give the members of an object an order (keys, values, toPairs), or make texts of

@@ -3,6 +3,8 @@ package graph
 import (
 	"errors"
 	"fmt"
+	"math"
+	"math/big"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/expr-lang/expr/builtin"
+	"pgregory.net/rapid"
 
 	"github.com/belay-run/belay/value"
 )
@@ -85,6 +88,14 @@ func TestExpressionGivesCanonicalValues(t *testing.T) {
 		`findLast(list, # == 3)`:             `3`,
 		`findLastIndex(list, # == 3)`:        `3`,
 		`count(list, # == 3)`:                `2`,
+		`9223372036854775800 + n`:            `9223372036854775807`,
+		`-9223372036854775801 - n`:           `-9223372036854775808`,
+		`-n + 0`:                             `-7`,
+		`-x * 2`:                             `-5`,
+		`n - 7 == 0 and n * 0 == 0`:          `true`,
+		`-4611686018427387904 * 2`:           `-9223372036854775808`,
+		`sum([])`:                            `0`,
+		`sum([n, x])`:                        `9.5`,
 		`sum(list)`:                          `9`,
 		`sum(items, .v)`:                     `6`,
 		`reduce(list, #acc + #, 0)`:          `9`,
@@ -209,34 +220,44 @@ func TestExpressionThatCannotBeCompiledSaysWhy(t *testing.T) {
 
 func TestExpressionThatFailsSaysWhyWithoutData(t *testing.T) {
 	for source, want := range map[string]string{
-		`none > 1`:               "there is no nil > a number (column 6): a field that was never written is nil",
-		`none and true`:          "a value is nil where true or false is needed",
-		`not s`:                  "a value is a string where true or false is needed",
-		`none.a`:                 "a member of nil is read",
-		`s.a`:                    "a value is a string where a number is needed",
-		`list[9]`:                "index out of range",
-		`obj.a + 1`:              "there is no an object + a number",
-		`n % 0`:                  "integer divide by zero",
-		`all(obj, true)`:         "this takes a list, not an object",
-		`map(s, #)`:              "this takes a list, not a string",
-		`sum(none)`:              "this takes a list, not nil",
-		`list[1.5]`:              "an index must be a whole number",
-		`int("seven")`:           "the string is not an integer",
-		`int(1e300)`:             "outside the range of int",
-		`float("NaN")`:           "the string is not a number",
-		`fromJSON("{")`:          "not JSON that can be kept",
-		`fromJSON("{\"$a\":1}")`: "not JSON that can be kept",
-		`fromBase64("/w==")`:     "not base64 of a UTF-8 text",
-		`sort([1, "a"])`:         "there is no",
-		`sort(list, "up")`:       `the order must be "asc" or "desc"`,
-		`1.0 / 0`:                "cannot be kept",
-		`{"$a": 1}`:              "cannot be kept",
-		`s[0:2]`:                 "cannot be kept",
-		`groupBy(list, #)`:       "groups whose keys are not strings",
-		`reduce([], #acc + #)`:   "reduce of empty array",
-		`n..s`:                   "a range is between integers",
-		`s contains n`:           "contains compares strings",
-		`n matches "a"`:          "matches takes a string",
+		`none > 1`:                             "there is no nil > a number (column 6): a field that was never written is nil",
+		`none and true`:                        "a value is nil where true or false is needed",
+		`not s`:                                "a value is a string where true or false is needed",
+		`none.a`:                               "a member of nil is read",
+		`s.a`:                                  "a value is a string where a number is needed",
+		`list[9]`:                              "index out of range",
+		`obj.a + 1`:                            "there is no an object + a number",
+		`n % 0`:                                "integer divide by zero",
+		`all(obj, true)`:                       "this takes a list, not an object",
+		`map(s, #)`:                            "this takes a list, not a string",
+		`sum(none)`:                            "this takes a list, not nil",
+		`list[1.5]`:                            "an index must be a whole number",
+		`int("seven")`:                         "the string is not an integer",
+		`int(1e300)`:                           "outside the range of int",
+		`float("NaN")`:                         "the string is not a number",
+		`fromJSON("{")`:                        "not JSON that can be kept",
+		`fromJSON("{\"$a\":1}")`:               "not JSON that can be kept",
+		`9223372036854775807 + n`:              "outside the range of int",
+		`-9223372036854775807 - n`:             "outside the range of int",
+		`9223372036854775807 * n`:              "outside the range of int",
+		`(-9223372036854775807 - 1) * (n - 8)`: "outside the range of int",
+		`(n - 8) * (-9223372036854775807 - 1)`: "outside the range of int",
+		`-(-9223372036854775807 - 1)`:          "outside the range of int",
+		`abs(-9223372036854775807 - 1)`:        "outside the range of int",
+		`sum([9223372036854775807, n])`:        "outside the range of int",
+		`sum(list, # * 4611686018427387904)`:   "outside the range of int",
+		`sum(words)`:                           "there is no a number + a string",
+		`fromBase64("/w==")`:                   "not base64 of a UTF-8 text",
+		`sort([1, "a"])`:                       "there is no",
+		`sort(list, "up")`:                     `the order must be "asc" or "desc"`,
+		`1.0 / 0`:                              "cannot be kept",
+		`{"$a": 1}`:                            "cannot be kept",
+		`s[0:2]`:                               "cannot be kept",
+		`groupBy(list, #)`:                     "groups whose keys are not strings",
+		`reduce([], #acc + #)`:                 "reduce of empty array",
+		`n..s`:                                 "a range is between integers",
+		`s contains n`:                         "contains compares strings",
+		`n matches "a"`:                        "matches takes a string",
 	} {
 		t.Run(source, func(t *testing.T) {
 			e, err := CompileExpression(source, variables())
@@ -427,4 +448,34 @@ func TestEvaluationLeavesItsInputAlone(t *testing.T) {
 	if got, err := e.Eval(given); err != nil || string(got) != "true" || string(given["list"]) != `[3,1,2]` {
 		t.Fatal(string(got), err, string(given["list"]))
 	}
+}
+
+func TestIntegerArithmeticIsExactOrRefused(t *testing.T) {
+	vars := Variables{"a": nil, "b": nil}
+	exact := map[string]func(x, y *big.Int) *big.Int{
+		"a + b":       func(x, y *big.Int) *big.Int { return new(big.Int).Add(x, y) },
+		"a - b":       func(x, y *big.Int) *big.Int { return new(big.Int).Sub(x, y) },
+		"a * b":       func(x, y *big.Int) *big.Int { return new(big.Int).Mul(x, y) },
+		"sum([a, b])": func(x, y *big.Int) *big.Int { return new(big.Int).Add(x, y) },
+		"-b":          func(_, y *big.Int) *big.Int { return new(big.Int).Neg(y) },
+	}
+	compiled := map[string]*Expression{}
+	for source := range exact {
+		e, err := CompileExpression(source, vars)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compiled[source] = e
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		side := rapid.OneOf(rapid.Int64(), rapid.Int64Range(-4, 4), rapid.Int64Range(math.MaxInt64-4, math.MaxInt64),
+			rapid.Int64Range(math.MinInt64, math.MinInt64+4), rapid.Int64Range(-1<<32, 1<<32))
+		a, b := side.Draw(t, "a"), side.Draw(t, "b")
+		source := rapid.SampledFrom(sortedKeys(exact)).Draw(t, "source")
+		want := exact[source](big.NewInt(a), big.NewInt(b))
+		got, err := compiled[source].Eval(map[string]value.Value{"a": raw(fmt.Sprint(a)), "b": raw(fmt.Sprint(b))})
+		if want.IsInt64() != (err == nil) || err == nil && string(got) != want.String() {
+			t.Fatalf("%s of %d and %d: %s, %v, want %v", source, a, b, got, err, want)
+		}
+	})
 }

@@ -43,7 +43,7 @@ type metering func(ev *evaluation, name string, args []any) (any, error)
 
 // functions are the builtins that are reachable and not predicates.
 var functions = map[string]metering{
-	"abs": free, "ceil": free, "floor": free, "round": free, "type": free,
+	"abs": absOf, "ceil": free, "floor": free, "round": free, "type": free,
 	"bitand": free, "bitor": free, "bitxor": free, "bitnand": free, "bitnot": free,
 	"bitshl": free, "bitshr": free, "bitushr": free,
 	"first": free, "last": free, "get": getOf, "take": free,
@@ -90,25 +90,28 @@ var guardFunctions = conf.FunctionsTable{
 // evaluation.
 var meteredFunctions = func() conf.FunctionsTable {
 	table := conf.FunctionsTable{}
-	add := func(name string, f func(ev *evaluation, args []any) (any, error)) {
+	define := func(name string, f func(ev *evaluation, args []any) (any, error)) {
 		table[name] = &builtin.Function{Name: name, Func: func(args ...any) (any, error) {
 			return f(args[0].(*evaluation), args[1:])
 		}}
 	}
 	for name, f := range functions {
-		add(name, func(ev *evaluation, args []any) (any, error) { return f(ev, name, args) })
+		define(name, func(ev *evaluation, args []any) (any, error) { return f(ev, name, args) })
 	}
-	add("changed", func(ev *evaluation, args []any) (any, error) { return ev.state.Changed(args[0].(string)), nil })
-	add("version", func(ev *evaluation, args []any) (any, error) { return int(ev.state.Version(args[0].(string))), nil })
-	add("#list", listOf)
-	add("#index", indexOf)
-	add("#matched", matched)
-	add("#sortBy", sortByKeys)
-	add("#..", rangeOf)
-	add("#in", in)
-	add("#+", plus)
+	define("changed", func(ev *evaluation, args []any) (any, error) { return ev.state.Changed(args[0].(string)), nil })
+	define("version", func(ev *evaluation, args []any) (any, error) { return int(ev.state.Version(args[0].(string))), nil })
+	define("#list", listOf)
+	define("#index", indexOf)
+	define("#matched", matched)
+	define("#sortBy", sortByKeys)
+	define("#..", rangeOf)
+	define("#in", in)
+	define("#+", plus)
+	define("#-", arithmetic(func(a, b int) (int, bool) { return a - b, (a-b < a) == (b > 0) }, runtime.Subtract))
+	define("#*", arithmetic(times, runtime.Multiply))
+	define("#sum", sumOf)
 	comparison := func(name string, f func(a, b any) bool) {
-		add(name, func(ev *evaluation, args []any) (any, error) {
+		define(name, func(ev *evaluation, args []any) (any, error) {
 			if err := ev.compare(args[0], args[1]); err != nil {
 				return nil, err
 			}
@@ -122,7 +125,7 @@ var meteredFunctions = func() conf.FunctionsTable {
 	comparison("#>", runtime.More)
 	comparison("#>=", runtime.MoreOrEqual)
 	onTexts := func(name string, f func(a, b string) bool) {
-		add(name, func(ev *evaluation, args []any) (any, error) {
+		define(name, func(ev *evaluation, args []any) (any, error) {
 			if args[0] == nil || args[1] == nil {
 				return false, nil
 			}
@@ -339,7 +342,53 @@ func plus(ev *evaluation, args []any) (any, error) {
 			return a + b, nil
 		}
 	}
-	return runtime.Add(args[0], args[1]), nil
+	return add(ev, args)
+}
+
+var errOverflow = errors.New("the result is outside the range of int")
+
+// arithmetic refuses to leave the integers, where the library wraps around.
+func arithmetic(whole func(a, b int) (int, bool), other func(a, b any) any) func(*evaluation, []any) (any, error) {
+	return func(_ *evaluation, args []any) (any, error) {
+		a, okA := args[0].(int)
+		b, okB := args[1].(int)
+		if !okA || !okB {
+			return other(args[0], args[1]), nil
+		}
+		n, exact := whole(a, b)
+		if !exact {
+			return nil, errOverflow
+		}
+		return n, nil
+	}
+}
+
+var add = arithmetic(func(a, b int) (int, bool) { return a + b, (a+b > a) == (b > 0) }, runtime.Add)
+
+func times(a, b int) (int, bool) {
+	if a == 0 || b == 0 {
+		return 0, true
+	}
+	n := a * b
+	return n, n/b == a && !(a == -1 && b == math.MinInt) && !(b == -1 && a == math.MinInt)
+}
+
+func sumOf(ev *evaluation, args []any) (any, error) {
+	total := any(0)
+	for _, term := range anys(args[0]) {
+		var err error
+		if total, err = add(ev, []any{total, term}); err != nil {
+			return nil, err
+		}
+	}
+	return total, nil
+}
+
+func absOf(ev *evaluation, name string, args []any) (any, error) {
+	if args[0] == any(math.MinInt) {
+		return nil, errOverflow
+	}
+	return library(name, args)
 }
 
 // sorted pays for sorting keys, and sorts items by them. Equal ones keep their order.
