@@ -71,9 +71,6 @@ func CompileExpression(source string, vars Variables) (*Expression, error) {
 	return e, nil
 }
 
-// Names lists the variables the expression reads, sorted. It is read-only.
-func (e *Expression) Names() []string { return e.names }
-
 // Source is the text that was compiled.
 func (e *Expression) Source() string { return e.source }
 
@@ -280,6 +277,8 @@ func describe(result any) string {
 		return "a number"
 	case map[string]any:
 		return "an object"
+	case bool:
+		return "true or false"
 	default:
 		return "a list"
 	}
