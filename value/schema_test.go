@@ -65,7 +65,7 @@ func TestValidationNamesTheFirstMisfit(t *testing.T) {
 		{"too many elements", `{"maxItems":1}`, `[1,2]`, "", "at most 1 elements, not 2"},
 		{"a property that needs another", `{"dependentRequired":{"a":["c","b"]}}`, `{"a":1}`, "", `must have the properties "b", "c", since it has "a"`},
 		{"a constant", `{"const":{"a":[1.50]}}`, `{"secret":1}`, "", `must be {"a":[1.50]}`},
-		{"a long list of choices is not repeated", `{"enum":["`+strings.Repeat("x", 200)+`"]}`, `1`, "", "what the schema lists"},
+		{"a long list of choices is not repeated", `{"enum":["` + strings.Repeat("x", 200) + `"]}`, `1`, "", "what the schema lists"},
 		{"an exclusive minimum", `{"exclusiveMinimum":0.125}`, `0`, "", "greater than 0.125"},
 		{"a maximum", `{"maximum":-1}`, `0`, "", "at most -1"},
 		{"a property name in an array", `{"items":{"propertyNames":{"const":"a"}}}`, `[{"a":1},7,{"b":1}]`, "/2/b", "property name"},
