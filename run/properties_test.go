@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,18 +31,29 @@ import (
 //
 // and that nothing which was committed is altered, and that the events alone tell the
 // versions, counts and interrupts that the document has.
+// The same holds under tight limits, and then no proposal is over one of them.
 func TestMachineInvariants(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		g, err := graph.Publish(drawGraph(rt), testCatalog())
-		if err != nil {
-			rt.Fatalf("the generated graph is not valid: %v", err)
-		}
-		w := &world{T: rt, machine: run.NewMachine(g, value.Limits{}), now: epoch, history: newHistory(), first: map[string][]run.Channel{}}
-		w.start()
-		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
-			w.step()
-		}
-	})
+	for name, limits := range map[string]value.Limits{
+		"roomy": {},
+		"tight": {Document: 3 << 10, EventPayload: 600, Value: 64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				g, err := graph.Publish(drawGraph(rt), testCatalog())
+				if err != nil {
+					rt.Fatalf("the generated graph is not valid: %v", err)
+				}
+				w := &world{
+					T: rt, machine: run.NewMachine(g, limits), limits: limits.WithDefaults(), now: epoch,
+					history: newHistory(), done: map[string]bool{}, first: map[string][]run.Channel{},
+				}
+				w.start()
+				for range rapid.IntRange(10, 60).Draw(rt, "steps") {
+					w.step()
+				}
+			})
+		})
+	}
 }
 
 // drawGraph draws a valid graph of up to five nodes, with cycles, barriers and guards.
@@ -104,6 +116,7 @@ func drawGraph(t *rapid.T) *graph.Document {
 type world struct {
 	*rapid.T
 	machine *run.Machine
+	limits  value.Limits
 	now     time.Time
 	doc     *run.Document
 	history *history
@@ -117,7 +130,6 @@ func (w *world) start() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.done = map[string]bool{}
 	w.commit(p)
 }
 
@@ -152,6 +164,14 @@ func (w *world) commit(p run.Proposal) {
 				w.Fatalf("M5: task %s completed twice", e.Task)
 			}
 			w.done[e.Task] = true
+		}
+	}
+	if n := size(w.T, p.Document); n > w.limits.Document {
+		w.Fatalf("a document of %d bytes", n)
+	}
+	for _, e := range p.Events {
+		if raw, err := run.EncodeEvent(e); err != nil || len(raw) > w.limits.EventPayload {
+			w.Fatalf("an event of %d bytes: %v", len(raw), err)
 		}
 	}
 	w.doc = p.Document
@@ -380,6 +400,9 @@ func (w *world) resolve() {
 	}
 	q := rapid.SampledFrom(open).Draw(w.T, "interrupt")
 	p, err := w.machine.Resolve(w.doc, q.ID, value.Value(`"x"`), w.now)
+	if errors.Is(err, value.ErrTooLarge) {
+		return
+	}
 	if err != nil {
 		w.Fatal(err)
 	}
