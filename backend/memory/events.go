@@ -1,46 +1,11 @@
 package memory
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"slices"
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/run"
 )
-
-// appendEvents is stored with proposed appended; both ascend. Stored is not modified, but
-// may share its memory with the answer, beyond its length.
-func appendEvents(stored, proposed []run.Event) ([]run.Event, error) {
-	if len(proposed) == 0 {
-		return stored, nil
-	}
-	if len(stored) == 0 || stored[len(stored)-1].Seq < proposed[0].Seq {
-		return append(stored, proposed...), nil
-	}
-	events := slices.Clone(stored)
-	for _, e := range proposed {
-		i, found := findEvent(events, e.Seq)
-		if !found {
-			events = slices.Insert(events, i, e)
-			continue
-		}
-		same, err := backend.SameEvent(events[i], e)
-		if err != nil {
-			return nil, err
-		}
-		if !same {
-			return nil, backend.EventConflict(e.Seq)
-		}
-	}
-	return events, nil
-}
-
-// findEvent is where an event with the sequence stands, or would.
-func findEvent(events []run.Event, seq int64) (int, bool) {
-	return slices.BinarySearchFunc(events, seq, func(e run.Event, seq int64) int { return cmp.Compare(e.Seq, seq) })
-}
 
 // FetchEvent reads one event (clause E2).
 func (s *Store) FetchEvent(ctx context.Context, scope backend.Scope, id string, seq int64) (run.Event, error) {
@@ -54,11 +19,11 @@ func (s *Store) FetchEvent(ctx context.Context, scope backend.Scope, id string, 
 	if err != nil {
 		return run.Event{}, err
 	}
-	i, found := findEvent(stored.events, seq)
-	if !found {
+	events := stored.history.after(seq-1, 1)
+	if len(events) == 0 || events[0].Seq != seq {
 		return run.Event{}, backend.ErrNotFound
 	}
-	return stored.readEvent(i)
+	return stored.readEvent(events[0])
 }
 
 // LatestEvent reads the last event, if there is one (clause E2).
@@ -73,10 +38,11 @@ func (s *Store) LatestEvent(ctx context.Context, scope backend.Scope, id string)
 	if err != nil {
 		return nil, err
 	}
-	if len(stored.events) == 0 {
+	events := stored.history.after(stored.history.last()-1, 1)
+	if len(events) == 0 {
 		return nil, nil
 	}
-	e, err := stored.readEvent(len(stored.events) - 1)
+	e, err := stored.readEvent(events[0])
 	if err != nil {
 		return nil, err
 	}
@@ -95,33 +61,18 @@ func (s *Store) ListEvents(ctx context.Context, scope backend.Scope, id string, 
 	if err != nil {
 		return backend.EventPage{}, err
 	}
-	page := backend.EventPage{Next: q.After}
-	events := stored.events
-	if len(events) == 0 {
-		return page, nil
+	page := backend.EventPage{
+		Events: stored.history.after(q.After, q.Limit),
+		Next:   q.After,
+		Oldest: stored.history.oldest(),
+		Latest: stored.history.last(),
 	}
-	page.Oldest, page.Latest = events[0].Seq, events[len(events)-1].Seq
-	from, found := findEvent(events, q.After)
-	if found {
-		from++
-	}
-	page.HasMore = len(events)-from > q.Limit
-	for i := from; i < len(events) && i < from+q.Limit; i++ {
-		e, err := stored.readEvent(i)
-		if err != nil {
+	for _, e := range page.Events {
+		if _, err := stored.readEvent(e); err != nil {
 			return backend.EventPage{}, err
 		}
-		page.Events = append(page.Events, e)
 		page.Next = e.Seq
 	}
+	page.HasMore = page.Next < page.Latest
 	return page, nil
-}
-
-// readEvent is the event at i, or why it cannot be read.
-func (c *committed) readEvent(i int) (run.Event, error) {
-	e := c.events[i]
-	if err := c.damage.events[e.Seq]; err != nil {
-		return run.Event{}, &backend.CorruptError{Run: e.Run, What: fmt.Sprintf("event %d", e.Seq), Err: err}
-	}
-	return e, nil
 }

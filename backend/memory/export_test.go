@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/graph"
@@ -34,9 +35,13 @@ func (s *Store) WriteEvent(_ context.Context, id string, seq int64, raw []byte) 
 			return
 		}
 		delete(c.damage.events, seq)
-		i, _ := findEvent(c.events, seq)
-		c.events = append([]run.Event(nil), c.events...)
-		c.events[i] = e
+		c.history = slices.Clone(c.history)
+		for p := range c.history {
+			if i, found := findEvent(c.history[p].events, seq); found {
+				c.history[p].events = slices.Clone(c.history[p].events)
+				c.history[p].events[i] = e
+			}
+		}
 	})
 }
 

@@ -133,15 +133,11 @@ func (s *Store) newRow(g *published, in backend.Initialization, now time.Time) (
 	} else {
 		state = in.Schedule.Apply(state, now)
 	}
+	// Nothing is stored that the events could conflict with.
+	first, _ := make(history, 0, 2).grown(in.CheckpointID, in.Events)
 	stored := &snapshot{
-		committed: &committed{
-			document: in.Document,
-			kind:     in.Type,
-			graph:    g,
-			first:    in.CheckpointID,
-			events:   append(in.Events[:0:0], in.Events...),
-		},
-		claim: state,
+		committed: &committed{document: in.Document, kind: in.Type, graph: g, history: first},
+		claim:     state,
 	}
 	r.now.Store(stored)
 	return r, stored
@@ -156,7 +152,7 @@ func (r *row) isReplay(other *row) bool {
 // firstCommit is the checkpoint id of the run's insert; empty once it was pruned.
 func (r *row) firstCommit() checkpoint.ID {
 	if stored := r.now.Load(); stored != nil {
-		return stored.first
+		return stored.history[0].commit
 	}
 	return ""
 }

@@ -2,10 +2,10 @@
 // simulation, and for graphs that need not outlive it. It passes the whole contract and
 // declares every feature that makes sense without a database.
 //
-// Documents, events and the values in them are kept as they were handed in and handed
-// out as they are kept, without copying: as the contract says, nobody modifies them.
-// Slices that a caller may want to reuse (a proposal's events, a graph's bytes) are
-// copied on the way in and on the way out.
+// Documents, proposed events and the values in them are kept as they were handed in,
+// without copying, and documents are handed out as they are kept: as the contract says,
+// nobody modifies them. The bytes of graphs are copied on the way in and on the way out,
+// and lists are copies.
 //
 // Reads never wait: each run's committed state is one immutable snapshot, replaced as a
 // whole. Writes to one run are serialized by a lock of its own, and only the index of due

@@ -94,7 +94,7 @@ func (m *mutation) decide(was *snapshot) (backend.Mutated, *run.Proposal, error)
 	if err != nil {
 		return backend.Mutated{}, nil, err
 	}
-	if was.holds(m.commit) {
+	if was.history.holds(m.commit) {
 		return backend.Mutated{Committed: true, Replayed: true, Document: current}, nil, nil
 	}
 	decision, err := m.fn(current)

@@ -26,21 +26,19 @@ func (a entry) compare(b entry) int {
 // find is the place of the first entry that is not before e: its chunk, and its position
 // in there, which is one past the end only when e is after all entries.
 func (o *ordered) find(e entry) (chunk, pos int) {
+	if n := len(o.chunks); n > 0 {
+		if last := o.chunks[n-1]; last[len(last)-1].before(e) {
+			return n - 1, len(last)
+		}
+	}
 	chunk, _ = slices.BinarySearchFunc(o.chunks, e, func(c []entry, e entry) int {
 		return c[len(c)-1].compare(e)
 	})
 	if chunk == len(o.chunks) {
-		return max(0, chunk-1), o.lenOf(chunk - 1)
+		return 0, 0 // there are none
 	}
 	pos, _ = slices.BinarySearchFunc(o.chunks[chunk], e, entry.compare)
 	return chunk, pos
-}
-
-func (o *ordered) lenOf(chunk int) int {
-	if chunk < 0 {
-		return 0
-	}
-	return len(o.chunks[chunk])
 }
 
 func (o *ordered) insert(e entry) {
@@ -70,7 +68,7 @@ func (o *ordered) insert(e entry) {
 
 func (o *ordered) remove(e entry) {
 	chunk, pos := o.find(e)
-	if pos == o.lenOf(chunk) || o.chunks[chunk][pos] != e {
+	if len(o.chunks) == 0 || pos == len(o.chunks[chunk]) || o.chunks[chunk][pos] != e {
 		return
 	}
 	o.count--

@@ -25,7 +25,7 @@ func (s *Store) Prune(ctx context.Context, p backend.PrunePolicy) (backend.Prune
 		s.yield("prune: run chosen")
 		if stored := s.pruneRun(r, p.DryRun); stored != nil {
 			pruned.Runs++
-			pruned.Events += len(stored.events)
+			pruned.Events += stored.history.count()
 			gone[stored.graph]++
 		}
 	}

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -39,9 +40,7 @@ type committed struct {
 	document *run.Document
 	kind     checkpoint.Type
 	graph    *published
-	first    checkpoint.ID   // of the insert
-	commits  []checkpoint.ID // of every commit after it
-	events   []run.Event     // ascending
+	history  history
 
 	// damage says why the stored document, and which events, cannot be read. The
 	// document stays for the columns that a database keeps beside it. Set by tests only.
@@ -55,22 +54,7 @@ type damage struct {
 }
 
 // current is the checkpoint id in the run's row.
-func (c *committed) current() checkpoint.ID {
-	if n := len(c.commits); n > 0 {
-		return c.commits[n-1]
-	}
-	return c.first
-}
-
-// holds reports whether a checkpoint id is stored, in the row or beside an event.
-func (c *committed) holds(id checkpoint.ID) bool {
-	for i := len(c.commits) - 1; i >= 0; i-- {
-		if c.commits[i] == id {
-			return true
-		}
-	}
-	return c.first == id
-}
+func (c *committed) current() checkpoint.ID { return c.history[len(c.history)-1].commit }
 
 // read is the document, or why it cannot be read.
 func (c *committed) read() (*run.Document, error) {
@@ -82,19 +66,22 @@ func (c *committed) read() (*run.Document, error) {
 
 // next is what a transition makes of c.
 func (c *committed) next(p run.Proposal, id checkpoint.ID, g *published) (*committed, error) {
-	events, err := appendEvents(c.events, p.Events)
+	grown, err := c.history.grown(id, p.Events)
 	if err != nil {
 		return nil, err
 	}
 	return &committed{
-		document: p.Document,
-		kind:     p.Type,
-		graph:    g,
-		first:    c.first,
-		commits:  append(c.commits, id),
-		events:   events,
-		damage:   damage{events: c.damage.events},
+		document: p.Document, kind: p.Type, graph: g, history: grown,
+		damage: damage{events: c.damage.events},
 	}, nil
+}
+
+// readEvent is the event, or why it cannot be read.
+func (c *committed) readEvent(e run.Event) (run.Event, error) {
+	if err := c.damage.events[e.Seq]; err != nil {
+		return run.Event{}, &backend.CorruptError{Run: e.Run, What: fmt.Sprintf("event %d", e.Seq), Err: err}
+	}
+	return e, nil
 }
 
 // info is the run as InspectRun shows it.
