@@ -72,7 +72,7 @@ func (f *dueFinder) adding(most int) func(row) error {
 		if f.add(scanRun(r)) {
 			n++
 		}
-		if n == most {
+		if most > 0 && n == most {
 			return errStop
 		}
 		return nil

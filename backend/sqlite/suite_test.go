@@ -21,9 +21,39 @@ func TestConformance(t *testing.T) {
 	proptest.Conformance(t, open, proptest.Options{})
 }
 
+// TestCheck: random histories against the kit's model.
+func TestCheck(t *testing.T) {
+	proptest.Check(t, open, proptest.Options{})
+}
+
+// TestConformanceOfHandles: the same where every call goes through another store on the
+// same file.
+func TestConformanceOfHandles(t *testing.T) {
+	proptest.Conformance(t, openHandles, proptest.Options{})
+}
+
+// TestCheckOfHandles: the same.
+func TestCheckOfHandles(t *testing.T) {
+	proptest.Check(t, openHandles, proptest.Options{})
+}
+
+func openHandles(t proptest.T) proptest.Opened {
+	t.Helper()
+	f := newFixture(t)
+	return f.opened(&handles{all: []*sqlite.Store{f.open(t), f.open(t), f.store}})
+}
+
 // open makes a store in a folder of its own, with every hook SQLite allows. Without LockRun:
 // SQLite locks a file, not a row.
 func open(t proptest.T) proptest.Opened {
+	t.Helper()
+	f := newFixture(t)
+	o := f.opened(f.store)
+	o.Hooks.Reopen = f.reopen
+	return o
+}
+
+func newFixture(t proptest.T) *fixture {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "belay")
 	if err != nil {
@@ -32,9 +62,12 @@ func open(t proptest.T) proptest.Opened {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	f := &fixture{path: filepath.Join(dir, "belay.db")}
 	f.store = f.open(t)
-	return proptest.Opened{Store: f.store, Hooks: proptest.Hooks{
-		WriteDocument: f.writeDocument, WriteEvent: f.writeEvent, WriteGraph: f.writeGraph,
-		SetClock: f.setClock, Reopen: f.reopen, Host: f.host,
+	return f
+}
+
+func (f *fixture) opened(s backend.Store) proptest.Opened {
+	return proptest.Opened{Store: s, Hooks: proptest.Hooks{
+		WriteDocument: f.writeDocument, WriteEvent: f.writeEvent, WriteGraph: f.writeGraph, SetClock: f.setClock, Host: f.host,
 	}}
 }
 
