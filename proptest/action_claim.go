@@ -284,10 +284,15 @@ func release(m *machine) (got, want, clause string) {
 // abandon is a worker that cannot begin.
 func abandon(m *machine) (got, want, clause string) {
 	v := m.view()
+	for _, other := range m.views {
+		if r := m.model.runs[other.lease.Run]; m.model.holds(other.lease.Run, other.lease.Token) && r.abandons > 0 && m.oneIn(2, "abandoned before") {
+			v = other
+		}
+	}
 	p := claim.AbandonPolicy{
 		Now:         m.instant(),
-		ExpectedSeq: v.lease.Seq + pick(m, "sequence", int64(0), 0, 0, 1, -1),
-		MaxAbandons: pick(m, "max abandons", 1, 2),
+		ExpectedSeq: v.lease.Seq + pick(m, "sequence", int64(0), 0, 0, 0, 1, -1),
+		MaxAbandons: pick(m, "max abandons", 1, 1, 2),
 	}
 	switch pick(m, "wake by", "retry-at", "retry-after", "nothing", "never-poison", "backoff") {
 	case "retry-at":

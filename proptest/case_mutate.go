@@ -3,6 +3,7 @@ package proptest
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -260,29 +261,32 @@ var mutateCases = []Case{
 		ID: "T3.serialized", Says: "mutations at once are serialized: each builds on the one before, and none is lost",
 		run: func(r *rig) {
 			r.put("a")
-			const n = 16
-			ids := make([]checkpoint.ID, n)
+			const callers, calls = 8, 20
+			ids := make([]checkpoint.ID, callers*calls)
 			for i := range ids {
 				ids[i] = r.commitID()
 			}
-			r.together(n, func(i int) error {
-				m, err := r.store.MutateRun(r.ctx, backend.System(), "a", ids[i], func(current *run.Document) (backend.Mutation, error) {
-					p := next(current, toNow, r.start, r.start)
-					return backend.Mutation{Proposal: &p, Value: current.Seq}, nil
-				})
-				if err != nil {
-					return err
-				}
-				if !m.Committed || m.Document == nil || m.Value != m.Document.Seq-1 {
-					return fmt.Errorf("the answer names the value %v and a document that is not its own", m.Value)
+			r.together(callers, func(i int) error {
+				for _, id := range ids[i*calls : (i+1)*calls] {
+					m, err := r.store.MutateRun(r.ctx, backend.System(), "a", id, func(current *run.Document) (backend.Mutation, error) {
+						p := next(current, toNow, r.start, r.start)
+						runtime.Gosched() // gives the others their chance, in a store that lets them in
+						return backend.Mutation{Proposal: &p, Value: current.Seq}, nil
+					})
+					if err != nil {
+						return err
+					}
+					if !m.Committed || m.Document == nil || m.Value != m.Document.Seq-1 {
+						return fmt.Errorf("a mutation that was decided at sequence %v did not commit the next one", m.Value)
+					}
 				}
 				return nil
 			})
-			if seq := r.inspect("a").Document.Seq; seq != n+1 {
-				r.Errorf("after %d mutations the sequence is %d", n, seq)
+			if seq := r.inspect("a").Document.Seq; seq != callers*calls+1 {
+				r.Errorf("after %d mutations the sequence is %d", callers*calls, seq)
 			}
-			if events := r.look().Events["a"]; len(events) != 2*(n+1) {
-				r.Errorf("after %d mutations there are %d events", n, len(events))
+			if events := r.look().Events["a"]; len(events) != 2*(callers*calls+1) {
+				r.Errorf("after %d mutations there are %d events", callers*calls, len(events))
 			}
 		},
 	},

@@ -106,6 +106,9 @@ func allEvents(ctx context.Context, store backend.Store, scope backend.Scope, id
 		}
 		events = append(events, page.Events...)
 		if !page.HasMore {
+			if n := len(events); n > 0 && (page.Oldest != events[0].Seq || page.Latest != events[n-1].Seq) {
+				return nil, fmt.Errorf("ListEvents of %s: oldest %d and latest %d, but the events are %d to %d", id, page.Oldest, page.Latest, events[0].Seq, events[n-1].Seq)
+			}
 			return events, nil
 		}
 		q.After = page.Next

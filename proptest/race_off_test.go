@@ -1,0 +1,5 @@
+//go:build !race
+
+package proptest_test
+
+const raceDetector = false
