@@ -89,6 +89,8 @@ func (in *inference) learn(t reflect.Type) error {
 	defer func() { delete(in.active, t); in.done[t] = true }()
 
 	switch {
+	case t.Kind() == reflect.Interface && t.NumMethod() > 0:
+		return fmt.Errorf("the interface %s does not say what it holds: use a concrete type, any, or json.RawMessage", t)
 	case hasJSONMethods(t):
 		in.known[t] = anySchema()
 		return nil
@@ -98,11 +100,7 @@ func (in *inference) learn(t reflect.Type) error {
 	}
 	switch t.Kind() {
 	case reflect.Interface:
-		if t.NumMethod() > 0 {
-			return fmt.Errorf("the interface %s does not say what it holds: use a concrete type, any, or json.RawMessage", t)
-		}
 		in.known[t] = anySchema()
-		return nil
 	case reflect.Array, reflect.Map:
 		return in.learn(t.Elem())
 	case reflect.Slice:
@@ -145,7 +143,7 @@ func (in *inference) learnStruct(t reflect.Type) error {
 	}
 	for _, f := range jsonFields(t) {
 		if err := in.learn(f.Type); err != nil {
-			return fmt.Errorf("%s.%s: %w", t.Name(), f.Name, err)
+			return fmt.Errorf("the field %s: %w", f.Name, err)
 		}
 	}
 	s, err := in.structSchema(t)
@@ -218,6 +216,8 @@ func oddField(t reflect.Type) error {
 				return fmt.Errorf("the embedded field %s has a json tag: give it a name of its own", f.Name)
 			case e.Kind() != reflect.Struct:
 				return fmt.Errorf("the embedded field %s is not a struct: give it a name of its own", f.Name)
+			case f.Type.Kind() == reflect.Pointer && !f.IsExported():
+				return fmt.Errorf("the embedded field %s is a pointer to an unexported struct, which cannot be filled: embed the struct itself", f.Name)
 			case hasJSONMethods(e) || hasTextMethods(e):
 				return fmt.Errorf("the embedded field %s encodes itself: give it a name of its own", f.Name)
 			}
@@ -243,6 +243,7 @@ func oddField(t reflect.Type) error {
 // shape is how a Go type is bound to the state.
 type shape struct {
 	ports map[string]graph.Port
+	names []string // of the ports, sorted
 	// nullable holds the ports whose Go type has a place for null.
 	nullable map[string]bool
 	// open is true for a map, whose names the graph decides.
@@ -276,6 +277,7 @@ func shapeOf(t reflect.Type, reads bool) (shape, error) {
 		}
 		sh.ports[name] = graph.Port{Schema: raw, Required: slices.Contains(s.Required, name)}
 	}
+	sh.names = slices.Sorted(maps.Keys(sh.ports))
 	return sh, nil
 }
 
@@ -309,14 +311,10 @@ func finish(s *jsonschema.Schema, lenient bool) (value.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if string(raw) == "true" || string(raw) == "{}" {
+	if string(raw) == "true" {
 		return nil, nil
 	}
-	v, err := value.Canonical(raw)
-	if err != nil {
-		return nil, errors.Join(errors.New("the inferred schema is not valid"), err)
-	}
-	return v, nil
+	return value.Canonical(raw)
 }
 
 func tidy(s *jsonschema.Schema, lenient bool) {

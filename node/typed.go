@@ -111,7 +111,7 @@ func bind[In, Out any](reads, writes shape, fn func(context.Context, In) (Out, e
 
 // object puts what is read together as one JSON object.
 func (s shape) object(values map[string]value.Value) ([]byte, error) {
-	names := slices.Sorted(maps.Keys(s.ports))
+	names := s.names
 	if s.open {
 		names = slices.Sorted(maps.Keys(values))
 	}

@@ -29,7 +29,7 @@ type (
 	}
 	deep struct {
 		base
-		*more
+		*More
 		Name     string          `json:"name"`
 		Maybe    *int            `json:"maybe"`
 		Empty    string          `json:"empty,omitempty"`
@@ -38,7 +38,7 @@ type (
 		Hidden   string          `json:"-"`
 		internal string
 	}
-	more struct {
+	More struct {
 		Extra []string `json:"extra,omitempty"`
 	}
 	tree struct {
@@ -170,6 +170,7 @@ func TestTypesThatCannotBeBoundAreRefused(t *testing.T) {
 		time.Time
 		N int
 	}
+	type embedsPointer struct{ *base }
 	type twice struct {
 		A int `json:"B"`
 		B int
@@ -201,6 +202,7 @@ func TestTypesThatCannotBeBoundAreRefused(t *testing.T) {
 		"embedded with a tag":   {inOf[embedsTagged](), "give it a name of its own"},
 		"embedded string":       {inOf[embedsString](), "give it a name of its own"},
 		"embedded time":         {inOf[embedsText](), "must be a struct"},
+		"embedded pointer":      {inOf[embedsPointer](), "embed the struct itself"},
 		"one name twice":        {inOf[twice](), "have the same JSON name"},
 		"tag option":            {inOf[stringed](), "use omitempty or omitzero only"},
 		"reserved name":         {inOf[badName](), "is not a valid name"},

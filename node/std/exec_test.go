@@ -83,7 +83,7 @@ func TestExecStdin(t *testing.T) {
 }
 
 func TestExecDoesNotMindACommandThatLeavesItsStdinUnread(t *testing.T) {
-	text, err := value.Of(strings.Repeat("x", 1<<20))
+	text, err := value.Of(strings.Repeat("x", 200<<10))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestExecKeepsAnyBytesStorable(t *testing.T) {
 
 func TestH26ExecOutputLimit(t *testing.T) {
 	for _, stream := range []string{"stdout", "stderr"} {
-		for _, size := range []int{99, 100, 101, 1 << 20} {
+		for _, size := range []int{99, 100, 101, 200 << 10} {
 			s := place(t, "exec", argv(t, `,"max_output":100`, "flood", stream, fmt.Sprint(size)), nil, "stdout", "stderr")
 			if size <= 100 {
 				if got := decoded(t, s.completed(t)[stream]); len(got) != size {

@@ -17,15 +17,24 @@ import (
 
 	"github.com/belay-run/belay/node"
 	"github.com/belay-run/belay/run"
+	"github.com/belay-run/belay/value"
 )
 
-// leave starts a process that holds this one's outputs and exits at once: in the same
-// process group, or in a session of its own.
+// leave connects, starts a process that holds this one's outputs (in the same process
+// group, or in a session of its own), and exits when it is told to.
 func leave(args []string) int {
+	conn, err := net.Dial("tcp", args[0])
+	if err != nil {
+		return 97
+	}
 	child := exec.Command(os.Args[0], "hold", args[0], "deaf", "1")
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: args[1] == "session"}
 	if err := child.Start(); err != nil {
+		return 96
+	}
+	_, _ = io.WriteString(conn, "leads")
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
 		return 94
 	}
 	fmt.Print("left")
@@ -61,20 +70,21 @@ func newWatch(t *testing.T) *watch {
 	return w
 }
 
-// hello waits until a process has connected and begun.
-func (w *watch) hello(t *testing.T) net.Conn {
+// hello waits until a process has connected and begun, and gives what it said.
+func (w *watch) hello(t *testing.T) (net.Conn, string) {
 	t.Helper()
 	select {
 	case conn := <-w.conns:
 		t.Cleanup(func() { _ = conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
-		if _, err := io.ReadFull(conn, make([]byte, len("hello"))); err != nil {
+		said := make([]byte, len("hello"))
+		if _, err := io.ReadFull(conn, said); err != nil {
 			t.Fatalf("a process did not begin: %v", err)
 		}
-		return conn
+		return conn, string(said)
 	case <-time.After(30 * time.Second):
 		t.Fatal("a process did not connect")
-		return nil
+		return nil, ""
 	}
 }
 
@@ -103,7 +113,11 @@ func TestExecDeadlineEndsTheWholeProcessGroup(t *testing.T) {
 				}
 				results <- r
 			}()
-			family := []net.Conn{w.hello(t), w.hello(t), w.hello(t)}
+			var family []net.Conn
+			for range 3 {
+				conn, _ := w.hello(t)
+				family = append(family, conn)
+			}
 			cancel(fmt.Errorf("timeout: %w", context.DeadlineExceeded))
 			r := <-results
 			if f, _ := r.Failure(); r.Kind() != run.ResultRetry || f.Code != run.CodeTimeout {
@@ -129,7 +143,7 @@ func TestExecCutShortIsNoFailure(t *testing.T) {
 		_, err := s.Run(ctx, &call)
 		errs <- err
 	}()
-	conn := w.hello(t)
+	conn, _ := w.hello(t)
 	cancel(errLost)
 	var short *node.CutShortError
 	if err := <-errs; !errors.As(err, &short) || !errors.Is(err, errLost) {
@@ -138,31 +152,47 @@ func TestExecCutShortIsNoFailure(t *testing.T) {
 	last(t, conn)
 }
 
-func TestExecEndsWhatACommandLeavesInItsGroup(t *testing.T) {
+// leaving runs a command that leaves a process behind, and gives that one's connection.
+func leaving(t *testing.T, where string) net.Conn {
+	t.Helper()
 	w := newWatch(t)
-	got := place(t, "exec", argv(t, "", "leave", w.address, "group"), nil, "stdout", "exit_code").completed(t)
-	if got["stdout"] != `"left"` || got["exit_code"] != "0" {
+	s := place(t, "exec", argv(t, "", "leave", w.address, where), nil, "stdout", "exit_code")
+	updates := make(chan map[string]value.Value)
+	go func() {
+		call := s.call
+		r, err := s.Run(t.Context(), &call)
+		if err != nil {
+			t.Error(err)
+		}
+		updates <- r.Update()
+	}()
+	var left, leader net.Conn
+	for range 2 {
+		switch conn, said := w.hello(t); said {
+		case "leads":
+			leader = conn
+		default:
+			left = conn
+		}
+	}
+	if _, err := io.WriteString(leader, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-updates; string(got["stdout"]) != `"left"` || string(got["exit_code"]) != "0" {
 		t.Errorf("update %v", got)
 	}
-	select {
-	case conn := <-w.conns:
-		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
-		last(t, conn)
-		_ = conn.Close()
-	default:
-		// It was ended before it could connect.
-	}
+	return left
+}
+
+func TestExecEndsWhatACommandLeavesInItsGroup(t *testing.T) {
+	last(t, leaving(t, "group"))
 }
 
 func TestExecDoesNotWaitForWhoLeftTheGroup(t *testing.T) {
-	w := newWatch(t)
-	got := place(t, "exec", argv(t, "", "leave", w.address, "session"), nil, "stdout", "exit_code").completed(t)
-	if got["stdout"] != `"left"` || got["exit_code"] != "0" {
-		t.Errorf("update %v", got)
-	}
-	conn := w.hello(t)
-	if err := conn.Close(); err != nil {
-		t.Error(err)
+	left := leaving(t, "session")
+	_ = left.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if _, err := left.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("who left is gone: %v", err)
 	}
 }
 
