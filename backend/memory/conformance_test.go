@@ -45,3 +45,7 @@ func open(t proptest.T) proptest.Opened {
 func TestConformance(t *testing.T) {
 	proptest.Conformance(t, open, proptest.Options{})
 }
+
+func TestRandomHistories(t *testing.T) {
+	proptest.Check(t, open, proptest.Options{})
+}
