@@ -85,6 +85,21 @@ func TestFieldsAreBoundByJSONName(t *testing.T) {
 	}
 }
 
+func TestPromotedFieldsAreReadAndWritten(t *testing.T) {
+	typ := node.Of("t", 1, func(_ context.Context, in deep) (deep, error) { return in, nil })
+	reads := map[string]string{"shared": `"s"`, "Own": "1", "name": `"n"`, "maybe": "null", "raw": `{"a":1.0}`, "extra": `["x"]`}
+	want := `{"Own":1,"extra":["x"],"maybe":null,"name":"n","raw":{"a":1.0},"shared":"s"}`
+	if got := text(place(t, typ, "", reads).run(t, t.Context()).Update()); got != want {
+		t.Errorf("update %s, want %s", got, want)
+	}
+	delete(reads, "extra")
+	delete(reads, "maybe")
+	want = `{"Own":1,"maybe":null,"name":"n","raw":{"a":1.0},"shared":"s"}`
+	if got := text(place(t, typ, "", reads).run(t, t.Context()).Update()); got != want {
+		t.Errorf("update %s, want %s", got, want)
+	}
+}
+
 func TestSchemasAreInferred(t *testing.T) {
 	type inner struct {
 		A int   `json:"a"`
@@ -477,9 +492,11 @@ func TestAnInferredSchemaAdmitsWhatItsTypeEncodes(t *testing.T) {
 		}
 		schemas[name] = s
 	}
+	var want sample
+	source := place(t, node.Of("t", 1, func(context.Context, struct{}) (sample, error) { return want, nil }), "", nil)
 	s := place(t, pass, "", nil)
 	rapid.Check(t, func(rt *rapid.T) {
-		want := rapid.Make[sample]().Draw(rt, "sample")
+		want = rapid.Make[sample]().Draw(rt, "sample")
 		want.Anyhow = json.Number(rapid.SampledFrom([]string{"0", "-1", "1.50", "1e400"}).Draw(rt, "number"))
 		valid := func(s string) string { return strings.ToValidUTF8(s, "?") }
 		want.Text = valid(want.Text)
@@ -495,8 +512,7 @@ func TestAnInferredSchemaAdmitsWhatItsTypeEncodes(t *testing.T) {
 		}
 		want.Map = renamed
 
-		out := node.Of("t", 1, func(context.Context, struct{}) (sample, error) { return want, nil })
-		first := place(t, out, "", nil).run(t, context.Background())
+		first := source.run(t, context.Background())
 		if f, failed := first.Failure(); failed {
 			rt.Fatalf("failure %+v", f)
 		}
