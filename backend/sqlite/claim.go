@@ -53,7 +53,7 @@ func (a *acquisition) run(c *conn, documents bool) error {
 	p := a.policy
 	p.Now = a.s.clock.or(p.Now)
 	a.batch.Now = p.Now
-	due, err := findDue(c, p, &a.s.turns)
+	due, err := findDue(c, p, &a.s.common.turns)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (a *acquisition) run(c *conn, documents bool) error {
 		if err := a.take(c, p, due.rows[i], due.candidates[i].Class, documents); err != nil {
 			return err
 		}
-		a.s.turns.serve(due.candidates[i].Owner)
+		a.s.common.turns.serve(due.candidates[i].Owner)
 	}
 	return nil
 }

@@ -15,11 +15,11 @@ func (s *Store) SaveGraph(ctx context.Context, owner backend.Owner, ref graph.Re
 		return err
 	}
 	return s.writer.do(ctx, &operation{name: "save graph", run: func(c *conn, _ bool) error {
-		return saveGraph(context.Background(), c, &s.clock, owner, ref, raw)
+		return saveGraph(context.Background(), c, s.clock, owner, ref, raw)
 	}})
 }
 
-func saveGraph(ctx context.Context, db session, clock *clock, owner backend.Owner, ref graph.Ref, raw value.Value) error {
+func saveGraph(ctx context.Context, db session, clock clock, owner backend.Owner, ref graph.Ref, raw value.Value) error {
 	n, err := db.exec(ctx, stGraphSave, tenantOf(owner), ref.ID, ref.Hash, clock.read().UnixMicro(), []byte(raw))
 	if err != nil || n == 1 {
 		return err

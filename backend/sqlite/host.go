@@ -50,7 +50,7 @@ func (b bound) SaveGraph(ctx context.Context, owner backend.Owner, ref graph.Ref
 	if err := backend.CheckSaveGraph(owner, ref, raw); err != nil {
 		return err
 	}
-	err := b.guarded(ctx, func() error { return saveGraph(ctx, b.db, &b.s.clock, owner, ref, raw) })
+	err := b.guarded(ctx, func() error { return saveGraph(ctx, b.db, b.s.clock, owner, ref, raw) })
 	return fail("save graph", err, false)
 }
 

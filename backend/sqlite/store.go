@@ -13,7 +13,6 @@ import (
 	code "modernc.org/sqlite/lib"
 
 	"github.com/belay-run/belay/backend"
-	"github.com/belay-run/belay/claim"
 )
 
 // Store is the SQLite backend. It is safe for concurrent use, and several stores, in
@@ -24,9 +23,8 @@ type Store struct {
 	opts    Options
 	writer  *writer
 	readers *readers
-	hub     *hub
+	common  *shared
 	clock   clock
-	turns   turns
 	closed  atomic.Bool
 	closing sync.Once
 	closeOf error
@@ -56,22 +54,31 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	if err := prepareFile(path, opts); err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, opts: opts, clock: clock{now: opts.Now}}
-	w, err := s.dialWriter(ctx)
-	if err != nil {
-		return nil, s.explain(err)
-	}
-	s.readers = newReaders(opts.Readers, s.dialReader)
-	// The first reader is opened now, so that what its settings refuse is known now.
-	if err := s.readers.use(ctx, func(*conn) error { return nil }); err != nil {
-		return nil, errors.Join(s.explain(err), w.close())
-	}
+	s := &Store{path: path, opts: opts}
 	if s.key, err = filepath.EvalSymlinks(path); err != nil {
 		s.key = path
 	}
-	s.hub = joinHub(s.key)
-	s.writer = startWriter(w, opts, s.hub.broadcast)
+	s.common = join(s.key)
+	s.clock = clock{now: opts.Now, floor: &s.common.floor}
+	if err := s.connect(ctx); err != nil {
+		leave(s.key)
+		return nil, s.explain(err)
+	}
 	return s, nil
+}
+
+func (s *Store) connect(ctx context.Context) error {
+	w, err := s.dialWriter(ctx)
+	if err != nil {
+		return err
+	}
+	s.readers = newReaders(s.opts.Readers, s.dialReader)
+	// The first reader is opened now, so that what its settings refuse is known now.
+	if err := s.readers.use(ctx, func(*conn) error { return nil }); err != nil {
+		return errors.Join(err, w.close())
+	}
+	s.writer = startWriter(w, s.opts, s.common.hub.broadcast)
+	return nil
 }
 
 // Path is the absolute path of the store's file.
@@ -178,8 +185,8 @@ func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)
 		s.writer.stop()
-		s.hub.leaveAll(s)
-		leaveHub(s.key)
+		s.common.hub.leaveAll(s)
+		leave(s.key)
 		s.closeOf = errors.Join(s.readers.close(), s.writer.conn.close())
 	})
 	return s.closeOf
@@ -193,30 +200,6 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 		return time.Time{}, backend.ErrClosed
 	}
 	return s.clock.read(), ctx.Err()
-}
-
-// clock makes any clock non-decreasing.
-type clock struct {
-	now  func() time.Time
-	mu   sync.Mutex
-	last time.Time
-}
-
-func (c *clock) read() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t := claim.Instant(c.now()); t.After(c.last) {
-		c.last = t
-	}
-	return c.last
-}
-
-// or is the instant given, and the clock's when none is.
-func (c *clock) or(given time.Time) time.Time {
-	if given.IsZero() {
-		return c.read()
-	}
-	return given
 }
 
 // micros is an instant as it is stored, and null for none.

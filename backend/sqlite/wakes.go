@@ -17,36 +17,7 @@ type hub struct {
 type subscription struct {
 	store *Store
 	wake  chan struct{}
-}
-
-// hubs are shared by the stores of a process that are open on the same path, so that a
-// commit through one handle wakes those that listen on another.
-var hubs struct {
-	sync.Mutex
-	byPath map[string]*hub
-	users  map[string]int
-}
-
-func joinHub(path string) *hub {
-	hubs.Lock()
-	defer hubs.Unlock()
-	if hubs.byPath == nil {
-		hubs.byPath, hubs.users = make(map[string]*hub), make(map[string]int)
-	}
-	if hubs.byPath[path] == nil {
-		hubs.byPath[path] = &hub{subs: make(map[*subscription]struct{})}
-	}
-	hubs.users[path]++
-	return hubs.byPath[path]
-}
-
-func leaveHub(path string) {
-	hubs.Lock()
-	defer hubs.Unlock()
-	if hubs.users[path]--; hubs.users[path] == 0 {
-		delete(hubs.users, path)
-		delete(hubs.byPath, path)
-	}
+	stop  func() bool // of the watch on the subscriber's context
 }
 
 func (h *hub) broadcast() {
@@ -76,6 +47,7 @@ func (h *hub) leaveAll(s *Store) {
 		if sub.store == s {
 			delete(h.subs, sub)
 			close(sub.wake)
+			sub.stop()
 		}
 	}
 }
@@ -89,13 +61,14 @@ func (s *Store) Subscribe(ctx context.Context) (<-chan struct{}, error) {
 	}
 	sub := &subscription{store: s, wake: make(chan struct{}, 1)}
 	sub.wake <- struct{}{} // it is live
-	s.hub.mu.Lock()
-	s.hub.subs[sub] = struct{}{}
-	s.hub.mu.Unlock()
-	stop := context.AfterFunc(ctx, func() { s.hub.leave(sub) })
+	h := &s.common.hub
+	h.mu.Lock()
+	h.subs[sub] = struct{}{}
+	sub.stop = context.AfterFunc(ctx, func() { h.leave(sub) })
+	h.mu.Unlock()
 	if s.isClosed() {
-		stop()
-		s.hub.leave(sub)
+		sub.stop()
+		h.leave(sub)
 	}
 	return sub.wake, nil
 }
