@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/run"
@@ -67,37 +68,33 @@ func isNormal(d *run.Document) bool {
 // reading must be normalized away too.
 func isInstant(t time.Time) bool { return t == claim.Instant(t) }
 
-// checkEvents checks the events of a proposal: of this run, sequences from 1, not too
-// large. Equal ones under one sequence collapse, unequal ones are ErrEventConflict. The
-// answer is in order of the sequences, normalized, and the given slice where nothing
-// had to be changed.
+// checkEvents checks the events of a proposal: of this run, each one fit to be stored,
+// not too large. Equal ones under one sequence collapse, unequal ones are
+// ErrEventConflict. The answer is in order of the sequences, normalized, and the given
+// slice where nothing had to be changed.
 func checkEvents(kind error, id string, events []run.Event, limits value.Limits) ([]run.Event, error) {
-	ordered, normal := true, true
+	events = normalEvents(events)
+	ordered := true
 	for i := range events {
 		e := &events[i]
-		switch {
-		case e.Run != id:
+		if e.Run != id {
 			return nil, refuse(kind, "event %d is of another run", e.Seq)
-		case e.Seq < 1:
-			return nil, refuse(kind, "an event has the sequence %d, the first one is 1", e.Seq)
+		}
+		if err := e.Valid(); err != nil {
+			return nil, fmt.Errorf("%w: %w", kind, err)
+		}
+		if !validTexts(e) {
+			return nil, refuse(kind, "event %d holds text that is not UTF-8", e.Seq)
 		}
 		if err := checkEventSize(e, limits); err != nil {
 			return nil, fmt.Errorf("%w: event %d: %w", kind, e.Seq, err)
 		}
 		ordered = ordered && (i == 0 || events[i-1].Seq < e.Seq)
-		normal = normal && isInstant(e.At) && isInstant(e.Wake)
-	}
-	if ordered && normal {
-		return events, nil
-	}
-	events = slices.Clone(events)
-	for i := range events {
-		events[i].At = claim.Instant(events[i].At)
-		events[i].Wake = claim.Instant(events[i].Wake)
 	}
 	if ordered {
 		return events, nil
 	}
+	events = slices.Clone(events)
 	slices.SortStableFunc(events, func(a, b run.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 	kept := events[:1]
 	for _, e := range events[1:] {
@@ -115,6 +112,29 @@ func checkEvents(kind error, id string, events []run.Event, limits value.Limits)
 		}
 	}
 	return kept, nil
+}
+
+// normalEvents are events with every instant normalized: the given ones when they are.
+func normalEvents(events []run.Event) []run.Event {
+	for i := range events {
+		if isInstant(events[i].At) && isInstant(events[i].Wake) {
+			continue
+		}
+		events = slices.Clone(events)
+		for i := range events {
+			events[i].At = claim.Instant(events[i].At)
+			events[i].Wake = claim.Instant(events[i].Wake)
+		}
+		break
+	}
+	return events
+}
+
+func validTexts(e *run.Event) bool {
+	f := e.Failure
+	return utf8.ValidString(e.Node) && utf8.ValidString(e.Task) && utf8.ValidString(e.Edge) && utf8.ValidString(e.Field) &&
+		utf8.ValidString(e.Interrupt) && utf8.ValidString(e.Reason) &&
+		(f == nil || utf8.ValidString(f.Code) && utf8.ValidString(f.Message) && utf8.ValidString(f.Node))
 }
 
 // SameEvent reports whether two events have the same canonical content, which is what

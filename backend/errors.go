@@ -108,8 +108,8 @@ var answers = []error{
 	ErrInvalidArgument, ErrNotFound, ErrConflict, ErrInvalidCommit, ErrInvalidMutation,
 	ErrEventConflict, ErrClaimLost, ErrInactiveRun, ErrInvalidGraphHash, ErrGraphConflict,
 	ErrCorruptGraph, ErrCorrupt, ErrUnsupported, ErrClosed, checkpoint.ErrStaleFence,
-	run.ErrInvalidDocument, run.ErrInvalidInput, run.ErrNoInterrupt, run.ErrAlreadyResolved,
-	run.ErrInvalidAnswer, run.ErrFormat, value.ErrInvalid, value.ErrTooLarge,
+	run.ErrInvalidDocument, run.ErrInvalidEvent, run.ErrInvalidInput, run.ErrInvalidResults,
+	run.ErrNoInterrupt, run.ErrAlreadyResolved, run.ErrInvalidAnswer, run.ErrFormat, value.ErrInvalid, value.ErrTooLarge,
 }
 
 // Classify says what may be done about an error of a store (clause A6). An
