@@ -1,9 +1,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -41,12 +41,20 @@ alone are success.`,
 			if err != nil {
 				return err
 			}
+			raw, err := os.ReadFile(args[0])
+			if err != nil {
+				return usage(err, "name a graph document, as in: belay graph check order.yaml")
+			}
+			check := graph.Check
+			if isYAML(args[0]) {
+				check = graph.CheckYAML
+			}
+			found := check(raw, known)
+			if len(found.Errors()) > 0 {
+				return t.report(args[0], nil, found)
+			}
 			compiled, err := publish(args[0], known)
-			var found graph.Diagnostics
-			switch {
-			case err == nil:
-				found = compiled.Warnings()
-			case !errors.As(err, &found):
+			if err != nil {
 				return err
 			}
 			return t.report(args[0], compiled, found)
@@ -216,6 +224,12 @@ func newGraphDiagram(t *terminal, nodes *string) *cobra.Command {
 	return cmd
 }
 
+// isYAML is how belay.ReadGraph tells YAML from JSON.
+func isYAML(path string) bool {
+	ext := strings.ToLower(filepath.Ext(path))
+	return ext == ".yaml" || ext == ".yml"
+}
+
 // compile reads and compiles a graph, against the built-in nodes and a manifest.
 func compile(path, nodes string) (*graph.Compiled, error) {
 	known, err := catalog(nodes)
@@ -245,7 +259,7 @@ func (c catalogs) NodeType(name string, version int) (graph.NodeType, bool) {
 	return graph.NodeType{}, false
 }
 
-// catalog is the built-in nodes and, before them, those of a manifest.
+// catalog is the built-in nodes, whose configs are checked whole, and those of a manifest.
 func catalog(nodes string) (graph.Catalog, error) {
 	builtin := std.Register(node.NewRegistry())
 	if nodes == "" {
@@ -259,5 +273,5 @@ func catalog(nodes string) (graph.Catalog, error) {
 	if err != nil {
 		return nil, usage(fmt.Errorf("--nodes %s is not a manifest: %w", nodes, err), "write one with Registry.Manifest")
 	}
-	return catalogs{manifest, builtin}, nil
+	return catalogs{builtin, manifest}, nil
 }
