@@ -2,24 +2,37 @@ package graph
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/belay-run/belay/value"
 )
+
+// notationError is a text that writes no duration or factor, or the reverse. It matches
+// value.ErrInvalid.
+type notationError struct{ reason string }
+
+func (e *notationError) Error() string { return "belay: " + e.reason }
+
+func (e *notationError) Is(target error) bool { return target == value.ErrInvalid }
+
+func notation(format string, args ...any) error {
+	return &notationError{fmt.Sprintf(format, args...)}
+}
 
 // ParseDuration reads "30s", "1m30s" or "250ms": not negative, in whole microseconds.
 func ParseDuration(text string) (Duration, error) {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("belay: %q is not a duration: write one like \"30s\" or \"1m30s\"", text)
+		return 0, notation("%q is not a duration: write one like \"30s\" or \"1m30s\"", text)
 	case d < 0:
-		return 0, fmt.Errorf("belay: the duration %q is negative: write a positive one", text)
+		return 0, notation("the duration %q is negative: write a positive one", text)
 	case d%time.Microsecond != 0:
-		return 0, fmt.Errorf("belay: the duration %q is finer than a microsecond: write whole microseconds", text)
+		return 0, notation("the duration %q is finer than a microsecond: write whole microseconds", text)
 	}
 	return Duration(d), nil
 }
@@ -39,7 +52,7 @@ func (d Duration) String() string {
 // MarshalJSON writes the duration as a string; a part of a microsecond is refused.
 func (d Duration) MarshalJSON() ([]byte, error) {
 	if d < 0 || time.Duration(d)%time.Microsecond != 0 {
-		return nil, fmt.Errorf("belay: the duration %v is not in whole microseconds, or negative", time.Duration(d))
+		return nil, notation("the duration %v is not in whole microseconds, or negative", time.Duration(d))
 	}
 	return json.Marshal(d.String())
 }
@@ -48,7 +61,7 @@ func (d Duration) MarshalJSON() ([]byte, error) {
 func (d *Duration) UnmarshalJSON(raw []byte) error {
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		return errors.New("belay: a duration is a string like \"30s\"")
+		return notation("a duration is a string like \"30s\"")
 	}
 	parsed, err := ParseDuration(text)
 	if err != nil {
@@ -60,7 +73,7 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 
 // ParseThousandths reads a decimal number with at most three places, such as 2 or 1.5.
 func ParseThousandths(text string) (Thousandths, error) {
-	wrong := fmt.Errorf("belay: %q is not a factor: write a plain number with at most three places, such as 1.5", text)
+	wrong := notation("%q is not a factor: write a plain number with at most three places, such as 1.5", text)
 	digits, negative := strings.CutPrefix(text, "-")
 	whole, places, point := strings.Cut(digits, ".")
 	if point && places == "" || len(places) > 3 || whole == "" {

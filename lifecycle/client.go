@@ -2,6 +2,8 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/belay-run/belay/backend"
@@ -39,7 +41,7 @@ func (c *Client) Fetch(ctx context.Context, id string) (*run.Document, error) {
 		d, err = c.engine.store.FetchRun(ctx, backend.Of(c.owner), id)
 		return err
 	})
-	return d, err
+	return d, absent(id, err)
 }
 
 // Inspect reads the run with its operational state. Errors as Fetch.
@@ -53,7 +55,7 @@ func (c *Client) Inspect(ctx context.Context, id string) (*Run, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, absent(id, err)
 	}
 	return &Run{
 		Document: info.Document, Owner: info.Owner,
@@ -86,7 +88,15 @@ func (c *Client) Events(ctx context.Context, id string, q backend.EventQuery) (b
 		page, err = c.engine.store.ListEvents(ctx, backend.Of(c.owner), id, q)
 		return err
 	})
-	return page, err
+	return page, absent(id, err)
+}
+
+// absent says of a run that is not found what to do.
+func absent(id string, err error) error {
+	if !errors.Is(err, backend.ErrNotFound) {
+		return err
+	}
+	return fmt.Errorf("%w: run %s: check the id, and whose run it is", err, id)
 }
 
 // check refuses what no operation can work with, before anything else is looked at.

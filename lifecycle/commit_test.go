@@ -76,6 +76,9 @@ func TestH20TroubleThatPassesIsNeitherSeenNorRepeated(t *testing.T) {
 					drain(t, e)
 					got := inspect(t, &e.Client, r.ID)
 					wantStatus(t, got, run.Done)
+					if lost := e.Stats().LostClaims; lost != 0 {
+						t.Errorf("%d claims were taken for lost", lost)
+					}
 					if injected != 1 || launches != 1 || got.Seq != 4 {
 						t.Errorf("%d faults injected, %d launches, seq %d: want 1, 1, 4", injected, launches, got.Seq)
 					}

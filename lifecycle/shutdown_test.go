@@ -61,7 +61,7 @@ func TestH13ShutdownLetsANodeReachItsCommitAndReleasesWithIt(t *testing.T) {
 		sigterm()
 		<-over
 		got := inspect(t, &e.Client, r.ID)
-		if got.Seq != 2 || got.Wake.IsZero() || !got.ClaimedAt.IsZero() || launches.Load() != 1 {
+		if got.Seq != 2 || got.Wake.IsZero() || !got.ClaimedAt.IsZero() || launches.Load() != 1 || e.Stats().Releases != 0 {
 			t.Errorf("seq %d, wake %v, claimed at %v, %d launches: want the first node's commit, released with it", got.Seq, got.Wake, got.ClaimedAt, launches.Load())
 		}
 	})

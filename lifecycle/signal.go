@@ -69,8 +69,8 @@ type graphMoved struct{ to graph.Ref }
 
 func (*graphMoved) Error() string { return "belay: the run was migrated meanwhile" }
 
-// Cancel ends a run for good, also one that cannot be run any more: its graph is not needed. A
-// run that is cancelled already is success; any other finished run is run.ErrInactiveRun. The
+// Cancel ends a run for good, also one that cannot be run any more: its graph is not needed. The
+// reason may have run.MaxReason bytes, and is kept with the run. A run that is cancelled already is success; any other finished run is run.ErrInactiveRun. The
 // context of a node in flight ends within one heartbeat, at once when this engine drives it. It
 // returns the run as the cancel left it.
 func (c *Client) Cancel(ctx context.Context, id, reason string) (*Run, error) {
@@ -104,7 +104,7 @@ func (c *Client) RetryPoisoned(ctx context.Context, id string) (*Run, error) {
 		return e.store.RetryPoisonedRun(ctx, backend.Of(c.owner), id, time.Time{})
 	})
 	if err != nil {
-		return nil, err
+		return nil, absent(id, err)
 	}
 	return c.Inspect(ctx, id)
 }
@@ -133,7 +133,7 @@ func (c *Client) mutate(ctx context.Context, id string, commit checkpoint.ID, de
 		return nil, refusal
 	}
 	if err != nil {
-		return nil, err
+		return nil, absent(id, err)
 	}
 	r := &Run{Document: m.Document, Owner: c.owner}
 	if !m.Committed && !m.Replayed {

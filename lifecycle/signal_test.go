@@ -278,6 +278,38 @@ func TestResolveOfARunInFlightHereRevokesItsClaimAndTheStepIsPlannedAgain(t *tes
 	})
 }
 
+func TestSignalDoesNotEndAClaimThatWasTakenAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var e *lifecycle.Engine
+		var over <-chan error
+		store := &faulty{Store: newMemory(nil), fail: func(op string, after bool) error {
+			if op == "mutate" && after {
+				over = background(t, e, t.Context()) // before the signal's caller has its answer
+			}
+			return nil
+		}}
+		var cause error
+		e = newEngine(t, store, options{}, node.Of("ask", 1, func(ctx context.Context, _ none) (told, error) {
+			_, ok, err := node.Answered[string](ctx, "")
+			if err == nil && !ok {
+				return told{}, node.Ask(node.Question{ID: "q"})
+			}
+			time.Sleep(time.Second)
+			cause = context.Cause(ctx)
+			return told{}, err
+		}))
+		r := start(t, &e.Client, publish(t, &e.Client, question), nil, lifecycle.StartOptions{})
+		drain(t, e)
+		if _, err := e.Resolve(t.Context(), r.ID, "q", "yes"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-over; err != nil || cause != nil {
+			t.Errorf("drain: %v; the node's context ended with %v", err, cause)
+		}
+		wantStatus(t, inspect(t, &e.Client, r.ID), run.Done)
+	})
+}
+
 func TestCancelWorksWhenTheGraphCannotBeLoaded(t *testing.T) {
 	broken := false
 	store := &faulty{Store: newMemory(nil), fail: func(op string, _ bool) error {

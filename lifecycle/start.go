@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -122,14 +123,21 @@ func (c *Client) published(ctx context.Context, ref graph.Ref) (graph.Ref, *prog
 			return err
 		})
 		if err != nil {
-			return ref, nil, fmt.Errorf("belay: graph %s: %w: publish it for this owner first", ref.ID, err)
+			return ref, nil, unpublished(ref, err)
 		}
 	}
 	p, err := e.program(ctx, c.owner, ref)
 	if err != nil {
-		return ref, nil, fmt.Errorf("belay: graph %s: %w", ref.ID, err)
+		return ref, nil, unpublished(ref, err)
 	}
 	return ref, p, nil
+}
+
+func unpublished(ref graph.Ref, err error) error {
+	if errors.Is(err, backend.ErrNotFound) {
+		return fmt.Errorf("belay: graph %s: %w: publish it for this owner first", ref.ID, err)
+	}
+	return fmt.Errorf("belay: graph %s: %w", ref.ID, err)
 }
 
 // inputObject encodes an input. What encodes to null, a nil map say, is the empty object.

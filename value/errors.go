@@ -3,6 +3,7 @@ package value
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // ErrInvalid is matched by every *Error of this package.
@@ -23,11 +24,17 @@ type Error struct {
 
 func (e *Error) Error() string {
 	at := e.Path
-	if at == "" {
+	switch {
+	case at == "":
 		at = "the value"
+	case len(at) > maxPathShown:
+		at = strings.ToValidUTF8(at[:maxPathShown], "") + "..."
 	}
 	return fmt.Sprintf("%v: at %s: %s", ErrInvalid, at, e.Reason)
 }
+
+// maxPathShown bounds what a message shows of a path, which is as long as its text is deep.
+const maxPathShown = 500
 
 // Unwrap is the error of a MarshalJSON method, where that was the reason.
 func (e *Error) Unwrap() error { return e.cause }
