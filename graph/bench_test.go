@@ -28,9 +28,11 @@ func BenchmarkGuard(b *testing.B) {
 
 // chain is a graph of n nodes, guards on every third edge.
 func chain(n int) *Document {
-	doc := &Document{ID: "chain", Inputs: map[string]Input{"in": {Schema: raw(`{"type":"integer"}`), Required: true}},
+	doc := &Document{
+		ID: "chain", Inputs: map[string]Input{"in": {Schema: raw(`{"type":"integer"}`), Required: true}},
 		Fields: map[string]Field{}, Nodes: map[string]Node{}, Edges: map[string]Edge{}, Outputs: map[string]Output{"out": {From: "f0"}},
-		Policies: Policies{MaxSupersteps: 100}}
+		Policies: Policies{MaxSupersteps: 100},
+	}
 	from := Start
 	for i := range n {
 		id, field := fmt.Sprintf("n%d", i), fmt.Sprintf("f%d", i)

@@ -147,8 +147,15 @@ func TestFoldIsCanonicalAndAssociative(t *testing.T) {
 	object := rapid.SampledFrom([]string{`{}`, `{"a":1}`, `{"a":{"x":1}}`, `{"a":{"y":[1]},"é":null}`, `{"id":1}`, `{"id":2,"v":1}`})
 	rapid.Check(t, func(t *rapid.T) {
 		r := rapid.SampledFrom([]Reducer{
-			{}, {Name: "first"}, {Name: "append"}, {Name: "append", Unique: true}, {Name: "append", Max: 3},
-			{Name: "union"}, {Name: "merge"}, {Name: "merge", Deep: true}, {Name: "sum"},
+			{},
+			{Name: "first"},
+			{Name: "append"},
+			{Name: "append", Unique: true},
+			{Name: "append", Max: 3},
+			{Name: "union"},
+			{Name: "merge"},
+			{Name: "merge", Deep: true},
+			{Name: "sum"},
 		}).Draw(t, "reducer")
 		var one *rapid.Generator[string]
 		switch r.Name {

@@ -195,7 +195,8 @@ func ExampleSnooze() {
 func ExampleSkip() {
 	nodes := node.NewRegistry().Add(node.Of("charge", 1, func(_ context.Context, in struct {
 		Amount int `json:"amount"`
-	}) (struct{}, error) {
+	},
+	) (struct{}, error) {
 		if in.Amount == 0 {
 			return struct{}{}, node.Skip("the order is free")
 		}

@@ -118,7 +118,8 @@ func TestPrepareReportsEveryReason(t *testing.T) {
 func TestAnAcceptedVersionRunsOnItsUpgradedConfig(t *testing.T) {
 	publisher := node.NewRegistry().Add(node.Configured("charge", 2, func(context.Context, struct {
 		Max int `json:"max"`
-	}, nobody) (struct{ Limit int }, error) {
+	}, nobody,
+	) (struct{ Limit int }, error) {
 		panic("")
 	}))
 	c := publish(t, oneNode("charge", 0, `{"max":7}`, nil, []string{"Limit"}), publisher)

@@ -112,8 +112,19 @@ func TestNodeTypeIsTheNewestOrTheOneThatRunsTheVersion(t *testing.T) {
 		version int
 		want    int // 0: none
 	}{
-		{"a", 0, 5}, {"a", 5, 5}, {"a", 4, 4}, {"a", 3, 5}, {"a", 2, 2}, {"a", 1, 5}, {"a", 6, 0}, {"a", -1, 0},
-		{"b", 0, 7}, {"b", 7, 7}, {"b", 6, 0}, {"c", 0, 0}, {"", 0, 0},
+		{"a", 0, 5},
+		{"a", 5, 5},
+		{"a", 4, 4},
+		{"a", 3, 5},
+		{"a", 2, 2},
+		{"a", 1, 5},
+		{"a", 6, 0},
+		{"a", -1, 0},
+		{"b", 0, 7},
+		{"b", 7, 7},
+		{"b", 6, 0},
+		{"c", 0, 0},
+		{"", 0, 0},
 	}
 	m := r.Manifest()
 	for _, tt := range tests {

@@ -438,7 +438,8 @@ func TestAConfigIsDecodedOnceForAGraph(t *testing.T) {
 	counted := node.Configured("t", 1, func(_ context.Context, c struct {
 		config
 		Count counting `json:"count"`
-	}, _ struct{}) (struct{}, error) {
+	}, _ struct{},
+	) (struct{}, error) {
 		seen = append(seen, &c.config)
 		decoded = *c.Count.n
 		return struct{}{}, nil

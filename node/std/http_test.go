@@ -49,18 +49,36 @@ func TestHTTPSendsWhatTheConfigSays(t *testing.T) {
 		want   request
 		header map[string]string
 	}{
-		"get": {`"url":"ADDR/orders/${id}?x=1"`, request{Method: "GET", Path: "/orders/9007199254740993", Query: "x=1"},
-			map[string]string{"Idempotency-Key": "r:1:n", "Content-Type": ""}},
-		"variable": {`"url":"ADDR","method":"POST","body":"${o}"`, request{Method: "POST", Path: "/", Body: `{"a":"<x>","b":1.0}`},
-			map[string]string{"Content-Type": "application/json"}},
-		"object": {`"url":"ADDR","method":"PUT","body":{"$id":"${id}","l":[1.50]}`, request{Method: "PUT", Path: "/", Body: `{"$id":9007199254740993,"l":[1.50]}`},
-			map[string]string{"Content-Type": "application/json"}},
-		"text": {`"url":"ADDR","method":"PATCH","body":"id=${id}","headers":{"Content-Type":"application/x-www-form-urlencoded"}`,
-			request{Method: "PATCH", Path: "/", Body: "id=9007199254740993"}, map[string]string{"Content-Type": "application/x-www-form-urlencoded"}},
-		"plain text": {`"url":"ADDR","method":"POST","body":"x"`, request{Method: "POST", Path: "/", Body: "x"},
-			map[string]string{"Content-Type": "text/plain; charset=utf-8"}},
-		"headers": {`"url":"ADDR","method":"DELETE","headers":{"authorization":"Bearer ${token}","Idempotency-Key":"mine","host":"example.com"}`,
-			request{Method: "DELETE", Path: "/", Host: "example.com"}, map[string]string{"Authorization": "Bearer s3cret", "Idempotency-Key": "mine"}},
+		"get": {
+			`"url":"ADDR/orders/${id}?x=1"`,
+			request{Method: "GET", Path: "/orders/9007199254740993", Query: "x=1"},
+			map[string]string{"Idempotency-Key": "r:1:n", "Content-Type": ""},
+		},
+		"variable": {
+			`"url":"ADDR","method":"POST","body":"${o}"`,
+			request{Method: "POST", Path: "/", Body: `{"a":"<x>","b":1.0}`},
+			map[string]string{"Content-Type": "application/json"},
+		},
+		"object": {
+			`"url":"ADDR","method":"PUT","body":{"$id":"${id}","l":[1.50]}`,
+			request{Method: "PUT", Path: "/", Body: `{"$id":9007199254740993,"l":[1.50]}`},
+			map[string]string{"Content-Type": "application/json"},
+		},
+		"text": {
+			`"url":"ADDR","method":"PATCH","body":"id=${id}","headers":{"Content-Type":"application/x-www-form-urlencoded"}`,
+			request{Method: "PATCH", Path: "/", Body: "id=9007199254740993"},
+			map[string]string{"Content-Type": "application/x-www-form-urlencoded"},
+		},
+		"plain text": {
+			`"url":"ADDR","method":"POST","body":"x"`,
+			request{Method: "POST", Path: "/", Body: "x"},
+			map[string]string{"Content-Type": "text/plain; charset=utf-8"},
+		},
+		"headers": {
+			`"url":"ADDR","method":"DELETE","headers":{"authorization":"Bearer ${token}","Idempotency-Key":"mine","host":"example.com"}`,
+			request{Method: "DELETE", Path: "/", Host: "example.com"},
+			map[string]string{"Authorization": "Bearer s3cret", "Idempotency-Key": "mine"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
