@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/expr-lang/expr/builtin"
 	"pgregory.net/rapid"
@@ -418,13 +417,8 @@ func TestHeavyExpressionStopsAtItsBudget(t *testing.T) {
 			if name != "nested all" {
 				e.steps = stepBudget / 16
 			}
-			began := time.Now()
-			_, err = e.Eval(given)
-			if !errors.Is(err, ErrBudget) {
+			if _, err = e.Eval(given); !errors.Is(err, ErrBudget) {
 				t.Fatalf("got %v, want the budget to be used up", err)
-			}
-			if took := time.Since(began); took > 10*time.Second {
-				t.Fatalf("it took %v to stop", took)
 			}
 		})
 	}

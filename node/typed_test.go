@@ -106,6 +106,7 @@ func TestSchemasAreInferred(t *testing.T) {
 		P *bool `json:"p"`
 	}
 	type odd struct {
+		//lint:ignore U1000 inference looks at it
 		level
 		A int `json:"a,string"`
 	}
@@ -180,7 +181,10 @@ func TestTypesThatCannotBeBoundAreRefused(t *testing.T) {
 		base `json:"base"`
 	}
 	type embedsNamed struct{ Level level }
-	type embedsString struct{ level }
+	type embedsString struct {
+		//lint:ignore U1000 inference looks at it
+		level
+	}
 	type embedsText struct {
 		time.Time
 		N int
