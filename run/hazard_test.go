@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -474,7 +475,7 @@ func TestH30TheSameRunTwiceGivesTheSameBytes(t *testing.T) {
 	var names []string
 	for i := range 30 {
 		fmt.Fprintf(&yaml, "  f%d: {schema: {type: array}, reducer: append}\n", i)
-		update[fmt.Sprintf("f%d", i)] = value.Value(`[1]`)
+		update[fmt.Sprintf("f%d", i)] = nil
 		names = append(names, fmt.Sprintf("f%d: f%d", i, i))
 	}
 	yaml.WriteString("nodes:\n")
@@ -502,14 +503,22 @@ func TestH30TheSameRunTwiceGivesTheSameBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		var results []run.Result
-		for _, a := range slices.Backward(plan.Execute) {
-			results = append(results, run.Completed(a.Node.ID, update))
+		for i, a := range slices.Backward(plan.Execute) {
+			for name := range update {
+				update[name] = value.Value(fmt.Sprintf("[%d]", i))
+			}
+			results = append(results, run.Completed(a.Node.ID, maps.Clone(update)))
 		}
 		p, err = m.Settle(p.Document, plan, results, epoch)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all += bytesOf(t, p)
+		for _, c := range p.Document.State {
+			if string(c.Value) != "[0,1,2,3,4,5,6,7,8,9]" {
+				t.Fatalf("%s is not in node order: %s", c.Name, c.Value)
+			}
+		}
 		if first == nil {
 			first = []byte(all)
 		}

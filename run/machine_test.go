@@ -326,14 +326,34 @@ edges: {a: {from: $start, to: a}}
 	if _, err := d.machine.Resolve(d.doc, "q", value.Value(`"x"`), d.now); !errors.Is(err, run.ErrInvalidAnswer) {
 		t.Fatal(err)
 	}
-	for _, bad := range []value.Value{nil, value.Value(`{"$x":1}`), value.Value(`{`)} {
-		if _, err := d.machine.Resolve(d.doc, "q", bad, d.now); !errors.Is(err, run.ErrInvalidAnswer) {
-			t.Fatal(err)
-		}
-	}
 	d.resolve("q", ` "xy" `)
 	if i, _ := d.doc.Interrupt("q"); string(i.Answer) != `"xy"` {
 		t.Fatalf("%s", i.Answer)
+	}
+}
+
+func TestAnAnswerIsAStateValue(t *testing.T) {
+	d := newDriver(t, two, value.Limits{})
+	d.commit(d.settle(run.Ask("ask", run.Question{ID: "q"}), run.Completed("other", nil)))
+	for _, bad := range []value.Value{nil, value.Value(`{"$x":1}`), value.Value(`{`), value.Value("\"\xff\"")} {
+		if _, err := d.machine.Resolve(d.doc, "q", bad, d.now); !errors.Is(err, run.ErrInvalidAnswer) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	d.resolve("q", ` { "b" : 1 , "a" : [ ] } `)
+	if i, _ := d.doc.Interrupt("q"); string(i.Answer) != `{"a":[],"b":1}` {
+		t.Errorf("%s", i.Answer)
+	}
+}
+
+// A snooze after a failure still tells what the failure was.
+func TestASnoozeKeepsTheLastError(t *testing.T) {
+	d := newDriver(t, two, value.Limits{})
+	d.commit(d.settle(run.Completed("ask", nil), run.Retry("other", run.Failure{Message: "the first"}, time.Time{})))
+	d.now = d.now.Add(time.Hour)
+	d.commit(d.settle(run.Snooze("other", d.now.Add(time.Hour))))
+	if task := d.doc.Tasks[0]; task.LastError != "the first" || task.Failures != 1 || task.Reason != run.ParkSnooze {
+		t.Errorf("%+v", task)
 	}
 }
 

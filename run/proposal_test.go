@@ -38,7 +38,11 @@ func checkProposal(t rapid.TB, from *run.Document, p run.Proposal) {
 	if !p.Type.Valid() || !p.Now.Equal(d.UpdatedAt) {
 		t.Fatalf("type %q, now %s, updated at %s", p.Type, p.Now, d.UpdatedAt)
 	}
-	checkEvents(t, eventSeq, p)
+	step := d.Step
+	if from != nil {
+		step = from.Step
+	}
+	checkEvents(t, eventSeq, step, p)
 	checkRoundTrip(t, d)
 }
 
@@ -85,14 +89,14 @@ func rank(e run.Event) (int, string) {
 
 // checkEvents checks the numbers, the order, that no fact is told twice, and that one
 // checkpoint_committed closes them.
-func checkEvents(t rapid.TB, last int64, p run.Proposal) {
+func checkEvents(t rapid.TB, last, step int64, p run.Proposal) {
 	t.Helper()
 	for i, e := range p.Events {
 		if err := e.Valid(); err != nil {
 			t.Fatal(err)
 		}
-		if e.Run != p.Document.ID || e.Seq != last+int64(i)+1 || !e.At.Equal(p.Now) {
-			t.Fatalf("event %d of %s at %s, after event %d", e.Seq, e.Run, e.At, last+int64(i))
+		if e.Run != p.Document.ID || e.Seq != last+int64(i)+1 || e.Step != step || !e.At.Equal(p.Now) {
+			t.Fatalf("event %d of %s in step %d at %s, after event %d in step %d", e.Seq, e.Run, e.Step, e.At, last+int64(i), step)
 		}
 		raw, err := run.EncodeEvent(e)
 		if err != nil {
