@@ -63,8 +63,8 @@ var keyCases = []Case{
 			for _, d := range []time.Duration{time.Minute, time.Hour - tick} {
 				r.same("the answer within the window", r.startKeyed("b", "k", time.Hour, d), backend.Inserted{Run: "a", Existing: true})
 			}
-			r.same("the answer after the window", r.startKeyed("c", "k", time.Hour, time.Hour+tick), backend.Inserted{Run: "c"})
-			r.same("the answer under the new holder", r.startKeyed("d", "k", time.Hour, time.Hour+tick), backend.Inserted{Run: "c", Existing: true})
+			r.same("the answer at the window's end", r.startKeyed("c", "k", time.Hour, time.Hour), backend.Inserted{Run: "c"})
+			r.same("the answer under the new holder", r.startKeyed("d", "k", time.Hour, time.Hour), backend.Inserted{Run: "c", Existing: true})
 		},
 	},
 	{

@@ -99,15 +99,18 @@ func offered(open Opener, t T) []string {
 }
 
 // asTB is t as rapid wants it.
-func asTB(t T) rapid.TB {
-	if tb, ok := t.(rapid.TB); ok {
-		return tb
-	}
-	return rapidTB{t}
-}
+func asTB(t T) rapid.TB { return rapidTB{t} }
 
-// rapidTB adds to a T what rapid.TB asks for beyond it.
+// rapidTB adds to a T what rapid.TB asks for beyond it, and keeps the list of what was
+// drawn out of the log: the history tells the same, and can be read.
 type rapidTB struct{ T }
+
+func (t rapidTB) Logf(format string, args ...any) {
+	t.Helper()
+	if !strings.HasPrefix(format, "[rapid] draw ") {
+		t.T.Logf(format, args...)
+	}
+}
 
 func (t rapidTB) Log(args ...any)                  { t.Helper(); t.Logf("%s", sprint(args)) }
 func (t rapidTB) Error(args ...any)                { t.Helper(); t.Errorf("%s", sprint(args)) }

@@ -155,6 +155,7 @@ func (m *machine) compare(clause string, after picture) {
 	}
 	m.compareGraphs(graphs)
 	m.compareScopes()
+	m.compareReads()
 }
 
 // equal is a quick comparison that may miss an equality, but never a difference.
@@ -236,6 +237,39 @@ func (m *machine) compareScopes() {
 		if got := answer(err, "ok"); got != want {
 			m.fail("C10", "%v inspects %s: %q; it must be %q", owner, id, got, want)
 		}
+	}
+}
+
+// compareReads requires what a list by status and two reads of one run show; the status and
+// the run change from step to step.
+func (m *machine) compareReads() {
+	m.rt.Helper()
+	ids := m.model.ids()
+	status := []run.Status{run.Running, run.Waiting, run.Done, run.Failed, run.Cancelled}[m.steps%5]
+	runs, err := allRuns(m.ctx, m.store, backend.System(), backend.Query{Statuses: []run.Status{status}, Limit: 2})
+	if err != nil {
+		m.fail("R5", "%v", err)
+	}
+	n := 0
+	for _, id := range ids {
+		if m.model.runs[id].document.Status == status {
+			n++
+		}
+	}
+	if len(runs) != n || slices.ContainsFunc(runs, func(s backend.Summary) bool { return s.Status != status }) {
+		m.fail("R5", "%d runs are listed as %s; there are %d", len(runs), status, n)
+	}
+	if len(ids) == 0 {
+		return
+	}
+	r := m.model.runs[ids[m.steps%len(ids)]]
+	d, err := m.store.FetchRun(m.ctx, backend.Of(r.owner), r.document.ID)
+	if err != nil || d.Seq != r.document.Seq || d.Status != r.document.Status {
+		m.fail("R4", "FetchRun of %s does not answer the document that InspectRun answers: %v", r.document.ID, err)
+	}
+	latest, err := m.store.LatestEvent(m.ctx, backend.Of(r.owner), r.document.ID)
+	if err != nil || latest == nil || latest.Seq != r.document.EventSeq {
+		m.fail("E2", "the latest event of %s is not event %d: %v", r.document.ID, r.document.EventSeq, err)
 	}
 }
 

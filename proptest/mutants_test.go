@@ -41,13 +41,7 @@ func (m mutant) opener() proptest.Opener {
 // clause kills it, and which rule Check breaks on it after how many steps. Under the race
 // detector, which has nothing to find here and would take minutes, Check is left out.
 func TestMutants(t *testing.T) {
-	for name, v := range map[string]string{"rapid.shrinktime": "0s", "rapid.nofailfile": "true", "rapid.seed": "7"} {
-		before := flag.Lookup(name).Value.String()
-		if err := flag.Set(name, v); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = flag.Set(name, before) }()
-	}
+	setFlags(t, map[string]string{"rapid.shrinktime": "0s", "rapid.nofailfile": "true", "rapid.seed": "7"})
 	mutants := slices.Concat(claimMutants, holderMutants, commitMutants, insertMutants, readMutants, featureMutants)
 	killed, byCheck := 0, 0
 	var b strings.Builder
@@ -83,6 +77,23 @@ func TestMutants(t *testing.T) {
 	}
 }
 
+// setFlags sets flags for the length of a test.
+func setFlags(t *testing.T, values map[string]string) {
+	t.Helper()
+	for name, v := range values {
+		before := flag.Lookup(name).Value.String()
+		if err := flag.Set(name, v); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = flag.Set(name, before) })
+	}
+}
+
+// writef adds a line to a text.
+func writef(b *strings.Builder, format string, args ...any) {
+	fmt.Fprintf(b, format+"\n", args...)
+}
+
 // conformanceKills lists the cases of the mutant's clause that fail.
 func conformanceKills(m mutant) []string {
 	var report proptest.Report
@@ -106,7 +117,7 @@ var (
 func checkKills(m mutant) (rule, steps string) {
 	var text strings.Builder
 	passed := proptest.Attempt("check", func(format string, args ...any) {
-		fmt.Fprintf(&text, format+"\n", args...)
+		writef(&text, format, args...)
 	}, func(t proptest.T) {
 		proptest.Check(t, m.opener(), proptest.Options{Rounds: 2, Log: func(string) {}})
 	})
