@@ -269,7 +269,7 @@ var noBadInput = map[string]string{
 
 	"backend.Classify":      "an error it does not know is of unknown outcome",
 	"backend.EventConflict": "makes an error",
-	"backend.FromApart":     "wraps what the program wrote; the store it makes checks the input",
+	"backend.FromApart":     "wraps what the program wrote, as a nil interface would be a nil Store; the store it makes checks the input",
 	"backend.IdentityOf":    "reads a document that the store has decoded",
 	"backend.Scope.Sees":    "a bad owner is not seen, and a bad scope sees none",
 

@@ -71,6 +71,11 @@ var (
 	ErrAlreadyResolved = run.ErrAlreadyResolved
 	// ErrPoisoned is matched by *PoisonedError.
 	ErrPoisoned = lifecycle.ErrPoisoned
+	// ErrClaimLost, ErrRunCancelled and ErrShutdown are why the context of a node ended
+	// (context.Cause), besides its own timeout (context.DeadlineExceeded).
+	ErrClaimLost    = lifecycle.ErrClaimLost
+	ErrRunCancelled = lifecycle.ErrRunCancelled
+	ErrShutdown     = lifecycle.ErrShutdown
 	// ErrUnreadableGraph is matched by the errors of ReadGraph.
 	ErrUnreadableGraph = errors.New("belay: the graph cannot be read")
 )

@@ -29,7 +29,8 @@ func (systemClock) Now() time.Time { return time.Now() }
 func (systemClock) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 
 // VirtualClock is a clock that moves only when it is told to, so that a day passes at once
-// in a test. Give the backend its Now too. It is safe for concurrent use.
+// in a test. Give the backend its Now too. What the engine waits for (a node's timeout, the pause
+// before a failed call is sent again) passes with it as well. It is safe for concurrent use.
 type VirtualClock struct {
 	mu     sync.Mutex
 	now    time.Time

@@ -301,3 +301,83 @@ func (c earlier) ClaimDueDocuments(ctx context.Context, p claim.Policy) (backend
 	batch.Now = c.now
 	return batch, err
 }
+
+// H5: the documents of engines whose hosts' clocks disagree are as if they agreed.
+func TestH5EnginesWithClocksTenMinutesApartKeepTheBackendsTime(t *testing.T) {
+	truth := lifecycle.NewVirtualClock(epoch)
+	store := newMemory(truth)
+	work := act("work", func(ctx context.Context) error {
+		call, _ := node.FromContext(ctx)
+		if now := call.Now(); !now.Equal(truth.Now()) {
+			t.Errorf("the node is told %v at %v", now, truth.Now())
+		}
+		if until := call.PlannedAt.Add(time.Hour); call.Now().Before(until) {
+			return node.Snooze(until)
+		}
+		return nil
+	})
+	for _, apart := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+		starter := newEngine(t, store, options{Clock: lifecycle.NewVirtualClock(epoch.Add(-apart))}, work)
+		skewed := lifecycle.NewVirtualClock(truth.Now().Add(apart))
+		driver := newEngine(t, store, options{Clock: skewed}, work)
+		r := start(t, &starter.Client, publish(t, &starter.Client, single), nil, lifecycle.StartOptions{})
+		if !r.StartedAt.Equal(truth.Now()) {
+			t.Errorf("started at %v, the backend's clock says %v", r.StartedAt, truth.Now())
+		}
+		parked := drain(t, driver)
+		if want := truth.Now().Add(time.Hour); !parked.Next.Equal(want) {
+			t.Errorf("due at %v, want %v", parked.Next, want)
+		}
+		truth.AdvanceTo(parked.Next)
+		drain(t, driver)
+		got := inspect(t, &driver.Client, r.ID)
+		wantStatus(t, got, run.Done)
+		if !got.FinishedAt.Equal(truth.Now()) {
+			t.Errorf("finished at %v, the backend's clock says %v", got.FinishedAt, truth.Now())
+		}
+	}
+}
+
+func TestDeadlineOfAnInterruptAnswersItInItsTime(t *testing.T) {
+	clock := lifecycle.NewVirtualClock(epoch)
+	e := newEngine(t, newMemory(clock), options{Clock: clock}, node.Of("ask", 1, func(ctx context.Context, _ none) (told, error) {
+		answer, ok, err := node.Answered[string](ctx, "")
+		if err == nil && !ok {
+			err = node.Ask(node.Question{ID: "q", Deadline: epoch.Add(time.Hour), Default: "too late"})
+		}
+		return told{answer}, err
+	}))
+	r := start(t, &e.Client, publish(t, &e.Client, question), nil, lifecycle.StartOptions{})
+	d := drain(t, e)
+	if !d.Next.Equal(epoch.Add(time.Hour)) {
+		t.Errorf("due at %v, want the deadline", d.Next)
+	}
+	asked, err := e.Await(t.Context(), r.ID)
+	if err != nil || asked.Status != run.Running || !asked.NeedsAnswer() {
+		t.Fatalf("awaited %v, %v: want a running run that needs an answer", asked, err)
+	}
+	clock.AdvanceTo(d.Next)
+	drain(t, e)
+	got := inspect(t, &e.Client, r.ID)
+	wantStatus(t, got, run.Done)
+	if string(got.Output) != `{"answer":"too late"}` {
+		t.Errorf("output %s", got.Output)
+	}
+}
+
+func TestMaxSuperstepsFailsACycle(t *testing.T) {
+	launches := 0
+	e := newEngine(t, newMemory(nil), options{}, act("work", func(context.Context) error { launches++; return nil }))
+	r := start(t, &e.Client, publish(t, &e.Client, `
+id: cycle
+nodes: {work: {use: work}}
+edges: {in: {from: $start, to: work}, again: {from: work, to: work}}
+policies: {max_supersteps: 7}
+`), nil, lifecycle.StartOptions{})
+	drain(t, e)
+	got := inspect(t, &e.Client, r.ID)
+	wantStatus(t, got, run.Failed)
+	if got.Failure.Code != run.CodeSupersteps || launches != 7 {
+		t.Errorf("%+v after %d launches", got.Failure, launches)
+	}
+}

@@ -104,15 +104,19 @@ func (s *session) next() *vehicle {
 	var own *vehicle
 	for {
 		free := s.engine.cfg.Concurrency - s.active
-		if own != nil && !s.again {
+		over := s.stopping() || s.failure != nil
+		switch {
+		case own != nil && s.again && free > 0 && !over:
+			v := own // it must not wait while others are claimed for
+			s.engine.scheduler.Go(func() { s.work(v) })
+			own = nil
+		case own != nil:
 			return own
-		}
-		if s.stopping() || s.failure != nil {
+		case over:
 			s.settleOver()
-			return own
-		}
-		if free <= 0 {
-			return own
+			return nil
+		case free <= 0:
+			return nil
 		}
 		s.claiming, s.again = true, false
 		prefer := s.prefer
@@ -137,13 +141,14 @@ func (s *session) next() *vehicle {
 		for _, v := range vehicles {
 			delete(s.wakes, v.lease.Run)
 		}
-		if own == nil && len(vehicles) > 0 {
-			own, vehicles = vehicles[0], vehicles[1:]
+		if len(vehicles) > 0 {
+			own = vehicles[0]
+			for _, v := range vehicles[1:] {
+				s.engine.scheduler.Go(func() { s.work(v) })
+			}
+			continue
 		}
-		for _, v := range vehicles {
-			s.engine.scheduler.Go(func() { s.work(v) })
-		}
-		if len(vehicles) == 0 && own == nil && poisoned == 0 && !s.again {
+		if poisoned == 0 && !s.again {
 			s.dry = s.active == 0
 			s.settleOver()
 			return nil
@@ -169,6 +174,11 @@ func (s *session) settleOver() {
 // claim asks the backend once.
 func (s *session) claim(limit int, prefer claim.Class) (vehicles []*vehicle, poisoned int, err error) {
 	e := s.engine
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("belay: the backend panicked: %v", r)
+		}
+	}()
 	policy := claim.Policy{
 		TTL: e.cfg.TTL, Limit: limit, MaxAttempts: e.cfg.MaxAttempts,
 		Prefer: prefer, Fairness: e.cfg.Fairness, Filter: s.filter,

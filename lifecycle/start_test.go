@@ -3,7 +3,9 @@ package lifecycle_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -206,5 +208,23 @@ func TestGraphsAreCompiledOnce(t *testing.T) {
 	drain(t, e)
 	if fetched != 1 {
 		t.Errorf("the graph was fetched %d times", fetched)
+	}
+}
+
+// numbered makes ids that a test can know.
+type numbered struct{ runs, commits atomic.Int64 }
+
+func (n *numbered) RunID() string        { return fmt.Sprint("run-", n.runs.Add(1)) }
+func (n *numbered) CheckpointID() string { return fmt.Sprint("commit-", n.commits.Add(1)) }
+
+func TestIDsComeFromTheConfiguration(t *testing.T) {
+	ids := &numbered{}
+	store := newMemory(nil)
+	e := newEngine(t, store, options{IDs: ids}, act("work", func(context.Context) error { return nil }))
+	r := start(t, &e.Client, publish(t, &e.Client, single), nil, lifecycle.StartOptions{})
+	drain(t, e)
+	info, err := store.InspectRun(t.Context(), backend.System(), r.ID)
+	if err != nil || r.ID != "run-1" || info.CheckpointID != "commit-2" {
+		t.Errorf("run %s, last commit %s, %v", r.ID, info.CheckpointID, err)
 	}
 }
