@@ -19,6 +19,7 @@ type Features struct {
 	Wakes          Wakes          // X5
 	Clock          Clock          // X6
 	Retention      Retention      // X7
+	Audit          Auditor        // X9
 	OwnerCap       bool           // X10: claim.Policy.OwnerCap
 }
 

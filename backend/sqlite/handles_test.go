@@ -26,7 +26,7 @@ func (h *handles) next() *sqlite.Store { return h.all[h.turn.Add(1)%uint64(len(h
 
 func (h *handles) Features() backend.Features {
 	return backend.Features{
-		StartClaimed: true, Batches: h, ClaimDocuments: h, ClaimFilter: true, Wakes: h, Clock: h, Retention: h, OwnerCap: true,
+		StartClaimed: true, Batches: h, ClaimDocuments: h, ClaimFilter: true, Wakes: h, Clock: h, Retention: h, Audit: h.all[0], OwnerCap: true,
 	}
 }
 

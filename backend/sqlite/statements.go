@@ -103,6 +103,13 @@ var (
 	stPruneGraph       = load("prune_graph")
 	stPrunePages       = load("prune_pages")
 
+	stAuditRuns    = load("audit_runs")
+	stAuditEvents  = load("audit_events")
+	stAuditGraphs  = load("audit_graphs")
+	stAuditOrphans = load("audit_orphans")
+	stAuditKeys    = load("audit_keys")
+	stKeyFree      = load("key_free")
+
 	stDriverNote = load("driver_note")
 	stDriverOf   = load("driver_of")
 

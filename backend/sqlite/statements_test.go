@@ -42,7 +42,8 @@ func explain(t *testing.T, s *Store, st *statement) string {
 			depth[r.int(0)] = depth[r.int(1)] + 1
 			line := r.text(3)
 			fmt.Fprintf(&b, "%s%s\n", strings.Repeat("  ", depth[r.int(0)]), line)
-			if reason := badPlan(line); reason != "" {
+			// An audit reads everything: that is what it is for.
+			if reason := badPlan(line); reason != "" && !strings.HasPrefix(st.name, "audit_") {
 				t.Errorf("%s: %s: %s", st.name, line, reason)
 			}
 			return nil

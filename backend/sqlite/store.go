@@ -37,6 +37,7 @@ var (
 	_ backend.Wakes          = (*Store)(nil)
 	_ backend.Clock          = (*Store)(nil)
 	_ backend.Retention      = (*Store)(nil)
+	_ backend.Auditor        = (*Store)(nil)
 )
 
 // Open opens the store in the file that a path or a DSN (see Path) names, creates the
@@ -172,10 +173,10 @@ func (s *Store) explain(err error) error {
 	return e
 }
 
-// Features declares everything of X1 to X8 and X10; X8 is WithTx, and X9 is Audit.
+// Features declares everything: X8, for which there is no field, is WithTx.
 func (s *Store) Features() backend.Features {
 	return backend.Features{
-		StartClaimed: true, Batches: s, ClaimDocuments: s, ClaimFilter: true, Wakes: s, Clock: s, Retention: s, OwnerCap: true,
+		StartClaimed: true, Batches: s, ClaimDocuments: s, ClaimFilter: true, Wakes: s, Clock: s, Retention: s, Audit: s, OwnerCap: true,
 	}
 }
 

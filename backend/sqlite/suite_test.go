@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -67,7 +68,7 @@ func newFixture(t proptest.T) *fixture {
 
 func (f *fixture) opened(s backend.Store) proptest.Opened {
 	return proptest.Opened{Store: s, Hooks: proptest.Hooks{
-		WriteDocument: f.writeDocument, WriteEvent: f.writeEvent, WriteGraph: f.writeGraph, SetClock: f.setClock, Host: f.host,
+		WriteDocument: f.writeDocument, WriteEvent: f.writeEvent, WriteGraph: f.writeGraph, SetClock: f.setClock, Host: f.host, Audit: f.audit,
 	}}
 }
 
@@ -162,4 +163,14 @@ func (f *fixture) host(ctx context.Context, fn func(tx backend.Starter) error) e
 		return errors.Join(err, tx.Rollback())
 	}
 	return tx.Commit()
+}
+
+func (f *fixture) audit(ctx context.Context) (lines []string, err error) {
+	for finding, err := range f.store.Audit(ctx, backend.AuditPolicy{}) {
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, fmt.Sprintf("%s %s: %s", finding.Check, finding.Run, finding.Detail))
+	}
+	return lines, nil
 }

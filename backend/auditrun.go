@@ -1,0 +1,267 @@
+package backend
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/run"
+)
+
+// AuditRun checks one stored run against I2 to I11, the same way for every backend. p's
+// Now is set.
+func AuditRun(r StoredRun, p AuditPolicy) []Finding {
+	a := &runAudit{r: r, p: p}
+	a.document()
+	a.graph()
+	a.shape()
+	a.claim()
+	a.events()
+	a.order()
+	return a.findings
+}
+
+type runAudit struct {
+	r        StoredRun
+	p        AuditPolicy
+	decoded  *run.Document
+	findings []Finding
+}
+
+func (a *runAudit) found(check, format string, args ...any) {
+	f := NewFinding(check, fmt.Sprintf(format, args...))
+	f.Run = a.r.Run
+	f.Tenant, _ = a.r.Owner.Tenant()
+	a.findings = append(a.findings, f)
+}
+
+// document checks I2, I7, I8 and I10 as far as they are the document's.
+func (a *runAudit) document() {
+	if a.r.Document == nil {
+		a.found("I2.missing", "there is a row and no document")
+		return
+	}
+	d, err := run.Decode(a.r.Document)
+	switch {
+	case errors.Is(err, run.ErrFormat):
+		a.found("I2.format", "%v", err)
+		return
+	case err != nil:
+		a.found(undecodable(a.r.Document), "%v", err)
+		return
+	}
+	a.decoded = d
+	switch {
+	case d.ID != a.r.Run:
+		a.found("I2.identity", "the document is run %s's", d.ID)
+	case d.Graph != a.r.Graph:
+		a.found("I2.identity", "the document names version %s of graph %s, the row version %s of graph %s", d.Graph.Hash, d.Graph.ID, a.r.Graph.Hash, a.r.Graph.ID)
+	case !d.StartedAt.Equal(a.r.StartedAt):
+		a.found("I2.identity", "the document started at %s, the row at %s", stamp(d.StartedAt), stamp(a.r.StartedAt))
+	}
+	if d.Seq != a.r.Seq {
+		a.found("I2.sequence", "the document is at %d, the row at %d", d.Seq, a.r.Seq)
+	}
+	if d.Status != a.r.Status {
+		a.found("I7.document", "the document is %s, the row %s", d.Status, a.r.Status)
+	}
+}
+
+// undecodable names the check that a document fails which does not decode, by the parts of
+// it that can be read all the same.
+func undecodable(raw []byte) (check string) {
+	var envelope struct {
+		Run *struct {
+			Status     run.Status `json:"status"`
+			Tasks      []struct{ ID string }
+			Timers     []struct{ Kind, Key string }
+			Interrupts []struct {
+				ID, Status string
+				Deadline   *time.Time
+			}
+		} `json:"run"`
+	}
+	if json.Unmarshal(raw, &envelope) != nil || envelope.Run == nil {
+		return "I2.document"
+	}
+	d := envelope.Run
+	var want, got []string
+	open := 0
+	for _, t := range d.Tasks {
+		want = append(want, string(run.TimerTask)+" "+t.ID)
+	}
+	for _, in := range d.Interrupts {
+		if run.InterruptStatus(in.Status) != run.InterruptOpen {
+			continue
+		}
+		open++
+		if in.Deadline != nil {
+			want = append(want, string(run.TimerInterrupt)+" "+in.ID)
+		}
+	}
+	for _, t := range d.Timers {
+		got = append(got, t.Kind+" "+t.Key)
+	}
+	if d.Status.Terminal() && len(d.Tasks)+len(d.Timers)+open > 0 {
+		return "I10.document"
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(want, got) {
+		return "I8.timers"
+	}
+	return "I2.document"
+}
+
+func (a *runAudit) graph() {
+	if !a.r.GraphStored {
+		a.found("I3.missing", "version %s of graph %s", a.r.Graph.Hash, a.r.Graph.ID)
+	}
+}
+
+// shape checks I4, I8, I9 and I10 as far as they are the row's.
+func (a *runAudit) shape() {
+	st := a.r.State
+	if st.Attempts < 0 || st.Abandons < 0 {
+		a.found("I9.counters", "%d attempts, %d abandons", st.Attempts, st.Abandons)
+		st.Attempts, st.Abandons = max(st.Attempts, 0), max(st.Abandons, 0)
+	}
+	if a.p.MaxAttempts > 0 && st.Attempts > a.p.MaxAttempts {
+		a.found("I9.attempts", "%d attempts, the budget is %d", st.Attempts, a.p.MaxAttempts)
+	}
+	if a.p.MaxAbandons > 0 && st.Abandons > a.p.MaxAbandons {
+		a.found("I9.abandons", "%d abandons, the budget is %d", st.Abandons, a.p.MaxAbandons)
+	}
+	terminal := a.r.Status.Terminal()
+	idle := st.Wake.IsZero() && st.Token == "" && st.ClaimedAt.IsZero() && st.Poison == claim.Poison{}
+	switch {
+	case terminal && !idle:
+		a.found("I10.row", "the run is %s and has %s", a.r.Status, holdings(st))
+	case a.r.Status == run.Running && idle:
+		a.found("I8.wake", "the run is running and has nothing that would ever wake it")
+	case !a.r.Status.Storable():
+		a.found("I4.shape", "the status is %q", a.r.Status)
+	default:
+		if err := st.Valid(a.r.Status == run.Running); err != nil {
+			a.found("I4.shape", "the run is %s and has %s: %v", a.r.Status, holdings(st), err)
+		}
+	}
+	if terminal == a.r.FinishedAt.IsZero() {
+		a.found("I4.shape", "the run is %s and its finish instant is %s", a.r.Status, stamp(a.r.FinishedAt))
+	}
+}
+
+// holdings tells what of claim, wake and poison is there, and never the token.
+func holdings(st claim.State) string {
+	text := ""
+	for _, part := range []struct {
+		there bool
+		name  string
+	}{
+		{!st.Wake.IsZero(), "wake"},
+		{st.Token != "", "token"},
+		{!st.ClaimedAt.IsZero(), "claimed-at"},
+		{!st.Poison.At.IsZero(), "poison instant"},
+		{st.Poison.Reason != "", "poison reason"},
+	} {
+		if part.there {
+			if text != "" {
+				text += ", "
+			}
+			text += part.name
+		}
+	}
+	if text == "" {
+		return "nothing"
+	}
+	return text
+}
+
+func (a *runAudit) claim() {
+	at := a.r.State.ClaimedAt
+	if a.p.MaxClaimAge > 0 && !at.IsZero() && at.Before(a.p.Now.Add(-a.p.MaxClaimAge)) {
+		a.found("I5.claim", "claimed at %s, %s before now", stamp(at), a.p.Now.Sub(at))
+	}
+}
+
+// events checks I6, and I2 and I7 as far as they are the events'.
+func (a *runAudit) events() {
+	var last, gaps int64
+	var closing *run.Event
+	var closingID string
+	var end run.Status
+	bad := false
+	for stored := range a.r.Events {
+		if last != 0 && stored.Seq != last+1 {
+			if gaps == 0 {
+				a.found("I6.gap", "event %d follows event %d", stored.Seq, last)
+			}
+			gaps++
+		}
+		last = stored.Seq
+		e, err := run.DecodeEvent(stored.Body)
+		if err == nil && (e.Run != a.r.Run || e.Seq != stored.Seq) {
+			err = fmt.Errorf("it is event %d of run %s", e.Seq, e.Run)
+		}
+		if err != nil {
+			a.found("I6.event", "event %d: %v", stored.Seq, err)
+			bad = true
+			continue
+		}
+		switch e.Type {
+		case run.EventCheckpointCommitted:
+			closing, closingID = &e, string(stored.CheckpointID)
+		case run.EventRunCompleted:
+			end = run.Done
+		case run.EventRunFailed:
+			end = run.Failed
+		case run.EventRunCancelled:
+			end = run.Cancelled
+		}
+	}
+	if bad {
+		return // what the others say may be what the bad one would have said
+	}
+	switch {
+	case last == 0:
+	case closing == nil:
+		a.found("I2.checkpoint", "there are events, and no checkpoint event among them")
+	case closing.Commit != a.r.Seq:
+		a.found("I2.checkpoint", "the last checkpoint event is of sequence %d, the row is at %d", closing.Commit, a.r.Seq)
+	case closingID != string(a.r.CheckpointID):
+		a.found("I2.checkpoint", "the last checkpoint event is of commit %s, the row of %s", closingID, a.r.CheckpointID)
+	}
+	if a.decoded != nil && last > a.decoded.EventSeq {
+		a.found("I6.beyond", "event %d, the document knows %d", last, a.decoded.EventSeq)
+	}
+	if terminal := a.r.Status.Terminal(); last != 0 && (terminal || end != "") && end != a.r.Status {
+		a.found("I7.event", "the events end %s, the row is %s", orNone(string(end)), a.r.Status)
+	}
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "with no end"
+	}
+	return s
+}
+
+func (a *runAudit) order() {
+	r := a.r
+	switch {
+	case r.UpdatedAt.Before(r.StartedAt):
+		a.found("I11.order", "updated at %s, started at %s", stamp(r.UpdatedAt), stamp(r.StartedAt))
+	case !r.FinishedAt.IsZero() && r.FinishedAt.Before(r.StartedAt):
+		a.found("I11.order", "finished at %s, started at %s", stamp(r.FinishedAt), stamp(r.StartedAt))
+	}
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "none"
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000000Z")
+}
