@@ -51,6 +51,8 @@ func Moves() []Move {
 	return []Move{MoveInitialize, MoveAdvance, MoveWait, MoveComplete, MoveFail, MoveResume, MoveCancel}
 }
 
+//go:generate go test -run ^TestThePageOfTheMachineIsCurrent$ . -rewrite
+
 // The status table. Terminal statuses have no row, so they absorb.
 var table = fsm.Events{
 	row(MoveInitialize, Running, Created),
