@@ -173,8 +173,8 @@ var hazardCases = []Case{
 	{
 		ID: "H16.look-then-park", Says: "an answer that lands between a vehicle's look and its park is not lost: the park's commit is refused",
 		run: func(r *rig) {
-			d := r.bring("a", toWaiting)
-			d = r.mutate("a", func(current *run.Document) run.Proposal { return resume(current, r.start) }).Document
+			r.bring("a", toWaiting)
+			d := r.mutate("a", func(current *run.Document) run.Proposal { return resume(current, r.start) }).Document
 			l := r.take("a", 0)
 			parking := next(d, toWaiting, r.start, r.start) // what the vehicle saw makes it park
 			answered := r.mutate("a", func(current *run.Document) run.Proposal { return next(current, toNow, r.at(time.Second), r.start) }).Document

@@ -68,7 +68,7 @@ var instantCases = []Case{
 			r.expect("a", columns{Status: run.Running, ClaimedAt: r.at(time.Second)})
 			d = send(d, toNow, odd(2*time.Second), time.Time{}, l)
 			r.expect("a", columns{Status: run.Running, Wake: r.at(2 * time.Second)})
-			d = send(d, toAt, odd(3*time.Second), odd(4*time.Second), r.take("a", 2*time.Second))
+			send(d, toAt, odd(3*time.Second), odd(4*time.Second), r.take("a", 2*time.Second))
 			r.expect("a", columns{Status: run.Running, Wake: r.at(4 * time.Second)})
 			r.mutate("a", func(current *run.Document) run.Proposal {
 				p := next(current, toAt, r.start, odd(5*time.Second))

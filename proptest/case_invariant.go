@@ -203,7 +203,7 @@ var invariantCases = []Case{
 			seq(1)
 			l := r.take("a", 0)
 			seq(1)
-			d = r.commit(l, d, toRetain, 0)
+			r.commit(l, d, toRetain, 0)
 			seq(2)
 			r.ok("RefreshClaim", r.store.RefreshClaim(r.ctx, "a", l.Token, r.at(time.Second)))
 			r.ok("ReleaseClaim", r.store.ReleaseClaim(r.ctx, "a", l.Token, claim.ReleasePolicy{Now: r.at(time.Second)}))

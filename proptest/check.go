@@ -117,7 +117,8 @@ func (t rapidTB) Error(args ...any)                { t.Helper(); t.Errorf("%s", 
 func (t rapidTB) Fatal(args ...any)                { t.Helper(); t.Fatalf("%s", sprint(args)) }
 func (t rapidTB) Fail()                            { t.Helper(); t.Errorf("failed") }
 func (t rapidTB) Skipf(format string, args ...any) { t.Helper(); t.Fatalf("skipped: "+format, args...) }
-func (t rapidTB) Skip(args ...any)                 { t.Helper(); t.Fatalf("skipped: %s", sprint(args)) }
-func (t rapidTB) SkipNow()                         { t.Helper(); t.Fatalf("skipped") }
+
+func (t rapidTB) Skip(args ...any) { t.Helper(); t.Fatalf("skipped: %s", sprint(args)) }
+func (t rapidTB) SkipNow()         { t.Helper(); t.Fatalf("skipped") }
 
 func sprint(args []any) string { return strings.TrimSuffix(fmt.Sprintln(args...), "\n") }
