@@ -17,11 +17,14 @@ func newCoverage() *coverage {
 	return &coverage{actions: map[string]map[string]int{}, corners: map[string]int{}}
 }
 
-// count notes one action. A parenthesis of the answer, and what follows its first word in
-// an answer that names a run, are left out.
+// count notes one action. A parenthesis of the answer, and the run that an existing one
+// names, are left out.
 func (c *coverage) count(action, answer string) {
 	if i := strings.IndexByte(answer, '('); i > 0 {
 		answer = strings.TrimSpace(answer[:i])
+	}
+	if strings.HasPrefix(answer, "existing ") {
+		answer = "existing"
 	}
 	if c.actions[action] == nil {
 		c.actions[action] = map[string]int{}
