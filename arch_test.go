@@ -38,6 +38,7 @@ var imports = map[string][]string{
 	"proptest":           {"backend", "run", "claim", "checkpoint", "graph", "value"},
 	"proptest/graphtest": {"proptest", "lifecycle", "node", "backend/memory", "backend", "run", "claim", "checkpoint", "graph", "value"},
 	"belaytest":          {".", "lifecycle", "node", "node/std", "backend/memory", "backend", "run", "claim", "checkpoint", "graph", "value"},
+	"internal/pgtest":    {},
 	".":                  {"lifecycle", "backend", "node", "run", "claim", "checkpoint", "graph", "value"},
 }
 
@@ -49,7 +50,7 @@ var modules = map[string][]string{
 	"github.com/go-json-experiment/json":       {"value", "graph", "run", "node"},
 	"github.com/google/go-cmp":                 {"proptest", "proptest/graphtest", "belaytest"},
 	"github.com/google/jsonschema-go":          {"node"},
-	"github.com/jackc/pgx/v5":                  {"backend/postgres"},
+	"github.com/jackc/pgx/v5":                  {"backend/postgres", "internal/pgtest"},
 	"github.com/looplab/fsm":                   {"run"},
 	"github.com/oklog/ulid/v2":                 {"backend/memory", "backend/sqlite", "backend/postgres", "lifecycle"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"value"},
