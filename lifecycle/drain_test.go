@@ -200,3 +200,118 @@ func TestDrainsThatAreShutDownAndTakenUpElsewhereLoseNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestNextIsOfRunsThatAreStillUnfinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		e := newEngine(t, newMemory(nil), options{},
+			act("work", func(context.Context) error { time.Sleep(5 * time.Second); return nil }),
+			act("flaky", func(context.Context) error {
+				if attempts++; attempts == 1 {
+					return errors.New("not yet")
+				}
+				return nil
+			}))
+		flaky := start(t, &e.Client, publish(t, &e.Client, `
+id: flaky
+nodes: {flaky: {use: flaky, retry: {max_attempts: 2, backoff: {initial: 1s}}}}
+edges: {in: {from: $start, to: flaky}, out: {from: flaky, to: $finish}}
+`), nil, lifecycle.StartOptions{})
+		start(t, &e.Client, publish(t, &e.Client, single), nil, lifecycle.StartOptions{})
+		if d := drain(t, e); !d.Next.IsZero() || d.Claims != 3 {
+			t.Errorf("%+v: the retry came due while the long run was driven, nothing is left", d)
+		}
+		wantStatus(t, inspect(t, &e.Client, flaky.ID), run.Done)
+	})
+}
+
+func TestDrainThatFoundNothingDueIsCompleteWhateverItsContextDoesThen(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	store := &faulty{Store: newMemory(nil), fail: func(op string, after bool) error {
+		if op == "claim" && after {
+			cancel()
+		}
+		return nil
+	}}
+	if _, err := newEngine(t, store, options{}).Drain(ctx, lifecycle.DrainOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunThatMovedOnBetweenClaimAndFetchIsNotExecuted(t *testing.T) {
+	inner := newMemory(nil)
+	other := newEngine(t, inner, options{}, node.Of("ask", 1, func(ctx context.Context, _ none) (told, error) {
+		call, _ := node.FromContext(ctx)
+		return told{}, node.Ask(node.Question{ID: call.Node})
+	}))
+	r := start(t, &other.Client, publish(t, &other.Client, both), nil, lifecycle.StartOptions{})
+	drain(t, other)
+	if _, err := other.Resolve(t.Context(), r.ID, "q", "one"); err != nil {
+		t.Fatal(err)
+	}
+	cancelled := false
+	store := &faulty{Store: inner, features: func(f *backend.Features) { f.ClaimDocuments = nil }, fail: func(op string, after bool) error {
+		if op == "fetch" && !after && !cancelled {
+			cancelled = true
+			if _, err := other.Resolve(t.Context(), r.ID, "p", "two"); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	}}
+	launches := 0
+	e := newEngine(t, store, options{}, node.Of("ask", 1, func(context.Context, none) (told, error) {
+		launches++
+		return told{}, nil
+	}))
+	drain(t, e)
+	if s := e.Stats(); s.LostClaims != 1 || s.Claims != 2 || launches != 2 {
+		t.Errorf("%+v, %d launches: want the first claim lost before it began, and both nodes run under the second", s, launches)
+	}
+}
+
+// both asks two questions side by side.
+const both = `
+id: both
+fields: {answer: {schema: {type: string}}}
+nodes: {q: {use: ask}, p: {use: ask}}
+edges: {a: {from: $start, to: q}, b: {from: $start, to: p}}
+`
+
+func TestTroubleInARowWaitsLongerAndLongerUntilSomethingBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := true
+		store := &faulty{Store: newMemory(nil), features: func(f *backend.Features) { f.ClaimDocuments = nil }}
+		e := newEngine(t, store, options{}, act("work", func(context.Context) error { return nil }))
+		ref := publish(t, &e.Client, single)
+		store.fail = func(op string, _ bool) error {
+			if away && op == "fetch" {
+				return transient(op)
+			}
+			return nil
+		}
+		trouble := func() time.Duration {
+			r := start(t, &e.Client, ref, nil, lifecycle.StartOptions{})
+			d := drain(t, e)
+			wait := time.Until(d.Next).Round(time.Second)
+			if _, err := e.Cancel(t.Context(), r.ID, ""); err != nil {
+				t.Fatal(err)
+			}
+			return wait
+		}
+		first := trouble()
+		for range 6 {
+			trouble()
+		}
+		if last := trouble(); first > 2*time.Second || last < 30*time.Second || last > 45*time.Second {
+			t.Errorf("first %v, after eight in a row %v: want about 1s and 30s to 45s", first, last)
+		}
+		away = false
+		start(t, &e.Client, ref, nil, lifecycle.StartOptions{})
+		drain(t, e)
+		away = true
+		if again := trouble(); again > 2*time.Second {
+			t.Errorf("after one that began: %v", again)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/belay-run/belay/backend"
@@ -15,13 +16,15 @@ import (
 type claims struct {
 	backend.Store
 	asked    int
+	prefers  []claim.Class
 	inFlight func()
 }
 
 func (c *claims) Features() backend.Features { return backend.Features{} }
 
-func (c *claims) ClaimDue(context.Context, claim.Policy) (claim.Batch, error) {
+func (c *claims) ClaimDue(_ context.Context, p claim.Policy) (claim.Batch, error) {
 	c.asked++
+	c.prefers = append(c.prefers, p.Prefer)
 	if c.inFlight != nil {
 		c.inFlight()
 	}
@@ -71,5 +74,17 @@ func TestClaimsThatOverlapMakeOneMoreAndNoSecondAtTheSameTime(t *testing.T) {
 	}
 	if s.next(); store.asked != 2 {
 		t.Errorf("asked %d times, want the one in flight and one more", store.asked)
+	}
+}
+
+func TestPreferenceAlternatesWhileThereIsOneSlot(t *testing.T) {
+	store := &claims{Store: memory.New(memory.Options{})}
+	s := newTestSession(t, store)
+	s.active = s.engine.cfg.Concurrency - 1
+	for range 4 {
+		s.next()
+	}
+	if want := []claim.Class{claim.Ready, claim.Expired, claim.Ready, claim.Expired}; !slices.Equal(store.prefers, want) {
+		t.Errorf("preferred %v, want %v", store.prefers, want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/lifecycle"
 	"github.com/belay-run/belay/node"
 	"github.com/belay-run/belay/run"
@@ -376,4 +377,43 @@ func TestRetryPoisonedFreesOnlyPoisonedRuns(t *testing.T) {
 	if _, err := e.RetryPoisoned(t.Context(), r.ID); !errors.Is(err, run.ErrInactiveRun) {
 		t.Errorf("a finished run: %v", err)
 	}
+}
+
+func TestResolveFollowsARunThatWasMigratedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mutations := 0
+		store := &migrated{faulty: &faulty{Store: newMemory(nil), fail: func(op string, after bool) error {
+			if op == "mutate" && !after {
+				mutations++
+			}
+			return nil
+		}}}
+		e := newEngine(t, store, options{}, ask)
+		store.before = publish(t, &e.Client, strings.Replace(question, "outputs: {answer", "outputs: {said", 1))
+		r := start(t, &e.Client, publish(t, &e.Client, question), nil, lifecycle.StartOptions{})
+		drain(t, e)
+		began := time.Now()
+		if _, err := e.Resolve(t.Context(), r.ID, "q", "yes"); err != nil {
+			t.Fatal(err)
+		}
+		if mutations != 2 || time.Since(began) != 0 {
+			t.Errorf("%d mutations in %v, want one for each version and no waiting", mutations, time.Since(began))
+		}
+	})
+}
+
+// migrated reads runs as they were before a migration.
+type migrated struct {
+	*faulty
+	before graph.Ref
+}
+
+func (m *migrated) FetchRun(ctx context.Context, scope backend.Scope, id string) (*run.Document, error) {
+	d, err := m.faulty.FetchRun(ctx, scope, id)
+	if err == nil {
+		old := *d
+		old.Graph = m.before
+		d = &old
+	}
+	return d, err
 }
