@@ -47,5 +47,5 @@ func TestConformance(t *testing.T) {
 }
 
 func TestRandomHistories(t *testing.T) {
-	proptest.Check(t, open, proptest.Options{})
+	proptest.Check(t, open, proptest.Options{Rounds: 1})
 }

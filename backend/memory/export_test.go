@@ -2,10 +2,12 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/run"
 )
@@ -83,4 +85,58 @@ func (s *Store) LockRun(ctx context.Context, id string) (unlock func(), err erro
 		return nil, err
 	}
 	return r.lock.release, nil
+}
+
+// Check reports a violated invariant of the store's insides: each run's state has a legal
+// shape and stands in the indexes where it says. Nobody else may use the store meanwhile.
+func (s *Store) Check() error {
+	if err := s.due.check(); err != nil {
+		return err
+	}
+	var runs, finished int
+	held := make(map[*published]int)
+	for i := range s.shards {
+		for id, r := range s.shards[i].rows {
+			stored := r.now.Load()
+			if id != r.id || stored == nil {
+				return fmt.Errorf("run %s is stored as %s, or pruned", r.id, id)
+			}
+			runs++
+			held[stored.graph]++
+			st, status := stored.claim, stored.document.Status
+			if err := st.Valid(status == run.Running); err != nil {
+				return fmt.Errorf("run %s: %w", id, err)
+			}
+			if status.Terminal() {
+				finished++
+			}
+			want := place{lane: &stored.graph.due, class: byWake, pos: r.due.pos}
+			at := st.Wake
+			if st.Token != "" {
+				want.class, at = byClaim, st.ClaimedAt
+			}
+			if st == (claim.State{}) || st.Poison != (claim.Poison{}) {
+				if r.due.lane != nil {
+					return fmt.Errorf("run %s is in the index, but not to be claimed", id)
+				}
+				continue
+			}
+			if r.due != want || want.lane.runs[want.class][want.pos].at != micros(at) {
+				return fmt.Errorf("run %s stands at %+v, want %+v", id, r.due, want)
+			}
+		}
+	}
+	if s.list.all.count != runs || s.list.finished.count != finished {
+		return fmt.Errorf("%d runs and %d finished ones are listed, there are %d and %d", s.list.all.count, s.list.finished.count, runs, finished)
+	}
+	for _, o := range s.graphs.owners {
+		for _, versions := range o.graphs {
+			for _, v := range versions {
+				if v.runs != held[v] {
+					return fmt.Errorf("version %s of %s counts %d runs, it has %d", v.ref.Hash, v.ref.ID, v.runs, held[v])
+				}
+			}
+		}
+	}
+	return nil
 }
