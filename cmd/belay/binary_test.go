@@ -27,10 +27,18 @@ func build(t *testing.T) string {
 	return binary
 }
 
-// start runs the binary and answers what it printed on standard error, and its exit code.
-func start(t *testing.T, binary string, args ...string) (stdout, stderr string, code int) {
+// command is a run of the binary whose data directory is the test's own.
+func command(t *testing.T, binary, data string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(binary, args...)
+	cmd.Env = append(os.Environ(), "BELAY_DB=", "XDG_DATA_HOME="+data)
+	return cmd
+}
+
+// start runs the binary and answers what it printed, and its exit code.
+func start(t *testing.T, binary, data string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := command(t, binary, data, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -41,7 +49,7 @@ func start(t *testing.T, binary string, args ...string) (stdout, stderr string, 
 }
 
 func TestExitCodesOfTheBuiltBinary(t *testing.T) {
-	binary := build(t)
+	binary, data := build(t), t.TempDir()
 	for _, c := range []struct {
 		name string
 		args []string
@@ -51,11 +59,11 @@ func TestExitCodesOfTheBuiltBinary(t *testing.T) {
 		{"done", []string{"run", "testdata/graphs/greet.yaml", "--input", `{"name":"Ada"}`}, exitDone, []string{"done"}},
 		{"failed", []string{"run", "testdata/graphs/fail.yaml"}, exitFailed, []string{"node break", "attempt 2", "exit code 7"}},
 		{"usage", []string{"run"}, exitUsage, []string{"one graph document is needed"}},
-		{"waiting", []string{"run", "testdata/graphs/ask.yaml"}, exitWaiting, []string{"--answer choose="}},
+		{"waiting", []string{"run", "testdata/graphs/ask.yaml"}, exitWaiting, []string{"belay runs resolve ", "choose=JSON", "belay run --resume "}},
 		{"bad graph", []string{"graph", "check", "testdata/graphs/five.yaml"}, exitFailed, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, stderr, code := start(t, binary, c.args...)
+			_, stderr, code := start(t, binary, data, c.args...)
 			if code != c.code {
 				t.Errorf("exit code %d, want %d\n%s", code, c.code, stderr)
 			}
@@ -73,7 +81,19 @@ func TestAnInterruptedRunOnMemorySaysThatItIsLost(t *testing.T) {
 		t.Log("there is no interrupt to send to a single process")
 		return
 	}
-	cmd := exec.Command(build(t), "run", "testdata/graphs/sleep.yaml")
+	cmd := exec.Command(build(t), "run", "testdata/graphs/sleep.yaml", "--db", "memory:")
+	said, code := interruptWhen(t, cmd, "sleeps until")
+	if code != exitInfrastructure {
+		t.Errorf("exit code %d, want %d", code, exitInfrastructure)
+	}
+	if !strings.Contains(said, "is lost") {
+		t.Errorf("it does not say that the run is lost:\n%s", said)
+	}
+}
+
+// interruptWhen starts a command, interrupts it once it has said something, and answers all that it said.
+func interruptWhen(t *testing.T, cmd *exec.Cmd, says string) (said string, code int) {
+	t.Helper()
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -83,28 +103,23 @@ func TestAnInterruptedRunOnMemorySaysThatItIsLost(t *testing.T) {
 	}
 	watchdog := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
 	defer watchdog.Stop()
-	var said bytes.Buffer
+	var text bytes.Buffer
 	buffer := make([]byte, 1024)
-	for !strings.Contains(said.String(), "sleeps until") {
+	for !strings.Contains(text.String(), says) {
 		n, err := stderr.Read(buffer)
-		said.Write(buffer[:n])
+		text.Write(buffer[:n])
 		if err != nil {
-			t.Fatalf("it ended before its node slept: %v\n%s", err, said.String())
+			t.Fatalf("it ended before it said %q: %v\n%s", says, err, text.String())
 		}
 	}
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := said.ReadFrom(stderr); err != nil {
+	if _, err := text.ReadFrom(stderr); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitInfrastructure {
-		t.Errorf("exit code %d, want %d", code, exitInfrastructure)
-	}
-	if !strings.Contains(said.String(), "is lost") {
-		t.Errorf("it does not say that the run is lost:\n%s", said.String())
-	}
+	return text.String(), cmd.ProcessState.ExitCode()
 }
 
 // A run on memory can be neither poisoned nor cancelled by another process, so their
@@ -124,8 +139,9 @@ func TestOutcomesThatOtherProcessesCause(t *testing.T) {
 		},
 	} {
 		var errs bytes.Buffer
-		term := &terminal{in: strings.NewReader(""), out: &errs, err: &errs, getenv: os.Getenv}
-		if code := term.finish(term.outcome(c.run, nil, "g.yaml")); code != c.code {
+		term := &terminal{in: strings.NewReader(""), out: &errs, err: &errs, getenv: os.Getenv, now: time.Now}
+		d := driver{place: &location{terminal: term}, store: &store{}}
+		if code := term.finish(d.outcome(t.Context(), c.run)); code != c.code {
 			t.Errorf("exit code %d, want %d", code, c.code)
 		}
 		if !strings.Contains(errs.String(), c.says) {

@@ -2,10 +2,17 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/belay-run/belay"
 	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/backend/sqlite"
 	"github.com/belay-run/belay/graph"
+	"github.com/belay-run/belay/run"
 )
 
 // The exit codes.
@@ -18,6 +25,36 @@ const (
 	exitCancelled      = 5
 	exitInfrastructure = 6
 )
+
+// exitMeanings is what each exit code says, of every command; the index is the code.
+var exitMeanings = []string{
+	exitDone:           "done",
+	exitFailed:         "the run failed, the graph has errors, or the store has",
+	exitUsage:          "usage: arguments, an unreadable graph, input that does not fit, a run that is not there",
+	exitWaiting:        "the run waits for an answer",
+	exitPoisoned:       "the run is poisoned",
+	exitCancelled:      "the run was cancelled",
+	exitInfrastructure: "infrastructure: the database, the system, an interrupted command",
+}
+
+const exitAnnotation = "exit codes"
+
+// exits declares the exit codes of a command, for its help and its documentation.
+func exits(cmd *cobra.Command, codes ...int) *cobra.Command {
+	codes = append(codes, exitDone, exitUsage)
+	slices.Sort(codes)
+	var b strings.Builder
+	for _, c := range codes {
+		fmt.Fprintf(&b, "  %d  %s\n", c, exitMeanings[c])
+	}
+	cmd.Annotations = map[string]string{exitAnnotation: b.String()}
+	return cmd
+}
+
+// exitTemplate shows them in a command's help.
+const exitTemplate = `{{with index .Annotations "` + exitAnnotation + `"}}
+Exit codes:
+{{.}}{{end}}`
 
 // exitError is an error with its exit code, and what to do next.
 type exitError struct {
@@ -37,6 +74,13 @@ type errReported struct{ code int }
 
 func (errReported) Error() string { return "reported" }
 
+// refusals are the errors about what was asked for.
+var refusals = []error{
+	belay.ErrUnreadableGraph, belay.ErrInvalidInput, belay.ErrInvalidConfig, backend.ErrInvalidArgument,
+	backend.ErrNotFound, backend.ErrConflict, backend.ErrInactiveRun, backend.ErrUnsupported,
+	run.ErrNoInterrupt, run.ErrAlreadyResolved, run.ErrInvalidAnswer, sqlite.ErrBackupExists,
+}
+
 // exitCode of an error that did not bring its own.
 func exitCode(err error) int {
 	var coded *exitError
@@ -49,9 +93,7 @@ func exitCode(err error) int {
 		return coded.code
 	case errors.Is(err, belay.ErrPoisoned):
 		return exitPoisoned
-	case errors.As(err, &diagnostics), errors.Is(err, belay.ErrUnreadableGraph),
-		errors.Is(err, belay.ErrInvalidInput), errors.Is(err, backend.ErrInvalidArgument),
-		errors.Is(err, belay.ErrInvalidConfig):
+	case errors.As(err, &diagnostics), slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) }):
 		return exitUsage
 	}
 	return exitInfrastructure

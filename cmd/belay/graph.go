@@ -26,11 +26,11 @@ func newGraphCommand(t *terminal) *cobra.Command {
 	cmd.PersistentFlags().StringVar(&nodes, "nodes", "",
 		"a manifest of node types (what Registry.Manifest writes), beside the built-in ones")
 	cmd.AddCommand(newGraphCheck(t, &nodes), newGraphShow(t, &nodes), newGraphDiagram(t, &nodes))
-	return cmd
+	return exits(cmd)
 }
 
 func newGraphCheck(t *terminal, nodes *string) *cobra.Command {
-	return &cobra.Command{
+	return exits(&cobra.Command{
 		Use:   "check GRAPH",
 		Short: "List everything that is wrong with a graph document",
 		Long: `Check a graph document: every problem is listed with its path. Exits 1 when there are errors; warnings
@@ -59,7 +59,7 @@ alone are success.`,
 			}
 			return t.report(args[0], compiled, found)
 		},
-	}
+	}, exitFailed)
 }
 
 // report prints the outcome of a check.
@@ -109,7 +109,7 @@ func count(n int, what string) string {
 }
 
 func newGraphShow(t *terminal, nodes *string) *cobra.Command {
-	return &cobra.Command{
+	return exits(&cobra.Command{
 		Use:   "show GRAPH",
 		Short: "Show a graph as it would be published",
 		Long: `Show a graph as it would be published: defaults filled in, node types pinned to their contract
@@ -126,7 +126,7 @@ versions. With --json its canonical document, whose SHA-256 is the graph's versi
 			}
 			return t.show(compiled)
 		},
-	}
+	})
 }
 
 func (t *terminal) show(c *graph.Compiled) error {
@@ -221,7 +221,7 @@ func newGraphDiagram(t *terminal, nodes *string) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "mermaid", "mermaid or dot")
-	return cmd
+	return exits(cmd)
 }
 
 // isYAML is how belay.ReadGraph tells YAML from JSON.

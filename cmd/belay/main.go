@@ -4,8 +4,8 @@
 // Exit codes, of every command:
 //
 //	0  done
-//	1  the run failed, or the graph has errors
-//	2  usage: arguments, an unreadable graph, input that does not fit
+//	1  the run failed, the graph has errors, or the store has
+//	2  usage: arguments, an unreadable graph, input that does not fit, a run that is not there
 //	3  the run waits for an answer
 //	4  the run is poisoned
 //	5  the run was cancelled
@@ -43,18 +43,21 @@ func newRoot(t *terminal) *cobra.Command {
 		Use:   "belay",
 		Short: "Run graphs durably",
 		Long: `belay runs graphs of built-in nodes (ask, exec, http, set, sleep) durably: every step of a run is
-one atomic commit, and a run goes on from its last checkpoint.`,
+one atomic commit, and a run goes on from its last checkpoint. Runs are kept in a file under the user's data
+directory, unless --db or the environment variable BELAY_DB name another place.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArguments,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVar(&t.json, "json", false, "print JSON, errors too, and no progress")
+	root.SetUsageTemplate(root.UsageTemplate() + exitTemplate)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(err, "see: "+cmd.CommandPath()+" --help")
 	})
-	root.AddCommand(newRunCommand(t), newGraphCommand(t))
-	return root
+	root.AddCommand(newRunCommand(t), newRunsCommand(t), newGraphCommand(t),
+		newPruneCommand(t), newFsckCommand(t), newBackupCommand(t))
+	return exits(root)
 }
 
 // noArguments refuses what a command does not take, an unknown subcommand too.

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/belay-run/belay"
+	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/run"
 )
 
@@ -20,6 +22,7 @@ type outcome struct {
 	Reason     string          `json:"reason,omitempty"`
 	Poison     *poison         `json:"poison,omitempty"`
 	Hint       string          `json:"hint,omitempty"`
+	Next       []string        `json:"next,omitempty"` // the commands to go on with
 	Exit       int             `json:"exit"`
 }
 
@@ -41,37 +44,63 @@ type poison struct {
 	Reason string    `json:"reason"`
 }
 
-// outcome prints how the run stands. failed is the event of the failure, nil when none was seen.
-func (t *terminal) outcome(r *belay.Run, failed *run.Event, path string) error {
+// outcome prints how the run stands.
+func (d *driver) outcome(ctx context.Context, r *belay.Run) error {
 	o := outcome{Run: r.ID, Graph: r.Graph, Status: r.Status, Output: r.Output, Reason: r.Reason}
 	switch {
 	case !r.Poison.At.IsZero():
 		o.Exit = exitPoisoned
 		o.Poison = &poison{r.Poison.At, r.Poison.Reason}
+		o.Hint = "find out why: " + d.place.again("runs", "explain", r.ID)
+		o.Next = []string{d.place.again("runs", "retry", r.ID), d.place.again("run", "--resume", r.ID)}
 	case r.Status == run.Done:
 		o.Exit = exitDone
 	case r.Status == run.Failed:
 		o.Exit = exitFailed
 		o.Failure = &failure{Failure: *r.Failure}
-		if failed != nil && failed.Node == r.Failure.Node {
-			o.Failure.Attempt = failed.Attempt
+		var err error
+		if o.Failure.Attempt, err = failedAttempt(ctx, d.client, r); err != nil {
+			return err
 		}
 	case r.Status == run.Cancelled:
 		o.Exit = exitCancelled
 	default:
 		o.Exit = exitWaiting
-		for _, i := range r.OpenInterrupts() {
+		open := r.OpenInterrupts()
+		for _, i := range open {
 			o.Interrupts = append(o.Interrupts, interrupt{i.ID, i.Node, i.Question, i.Schema, i.Deadline})
 		}
-		o.Hint = fmt.Sprintf("answer it from the start: belay run %s ... --answer %s=JSON", path, o.Interrupts[0].Node)
+		if d.store.lite == nil {
+			o.Hint = fmt.Sprintf("memory: keeps nothing: answer it from the start, with --answer %s=JSON", open[0].Node)
+			break
+		}
+		o.Hint = "answer it, then go on; or both at once, with --answer " + open[0].Node + "=JSON at the second command"
+		for _, i := range open {
+			o.Next = append(o.Next, d.place.again("runs", "resolve", r.ID, i.Node+"=JSON"))
+		}
+		o.Next = append(o.Next, d.place.again("run", "--resume", r.ID))
 	}
-	if err := t.print(o); err != nil {
+	if err := d.place.terminal.print(o); err != nil {
 		return err
 	}
 	if o.Exit != exitDone {
 		return errReported{o.Exit}
 	}
 	return nil
+}
+
+// failedAttempt is the attempt of the node that a run failed of; 0 when its history does not say.
+func failedAttempt(ctx context.Context, client *belay.Client, r *belay.Run) (attempt int, err error) {
+	if r.Failure.Node == "" {
+		return 0, nil
+	}
+	page, err := client.Events(ctx, r.ID, backend.EventQuery{After: max(0, r.EventSeq-backend.MaxLimit), Limit: backend.MaxLimit})
+	for _, e := range page.Events {
+		if e.Type == run.EventNodeFailed && e.Node == r.Failure.Node {
+			attempt = e.Attempt
+		}
+	}
+	return attempt, err
 }
 
 func (t *terminal) print(o outcome) error {
@@ -102,11 +131,16 @@ func (t *terminal) print(o outcome) error {
 				t.say("  the answer fits %s", i.Schema)
 			}
 		}
-		t.say("%s", o.Hint)
 	case exitPoisoned:
 		t.say("%s since %s: %s", t.paint(red, "poisoned"), o.Poison.At.Format(time.RFC3339), o.Poison.Reason)
 	case exitCancelled:
 		t.say("%s: %s", t.paint(yellow, "cancelled"), o.Reason)
+	}
+	if o.Hint != "" {
+		t.say("%s", o.Hint)
+	}
+	for _, command := range o.Next {
+		t.say("  %s", command)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/belay-run/belay"
 	"github.com/belay-run/belay/run"
 )
 
@@ -14,9 +15,8 @@ import (
 type progress struct {
 	terminal *terminal
 
-	mu     sync.Mutex
-	drawn  bool // the redrawn line is on the screen
-	failed *run.Event
+	mu    sync.Mutex
+	drawn bool // the redrawn line is on the screen
 }
 
 func newProgress(t *terminal) *progress { return &progress{terminal: t} }
@@ -26,9 +26,6 @@ func (p *progress) observe(d *run.Document, events []run.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range events {
-		if e.Type == run.EventNodeFailed {
-			p.failed = &e
-		}
 		if line := p.line(e); line != "" {
 			p.clear()
 			p.terminal.say("%s", line)
@@ -99,11 +96,19 @@ func (p *progress) end() {
 	p.clear()
 }
 
-// failure is the newest failure of a node that was seen.
-func (p *progress) failure() *run.Event {
+// say prints a line of information in its own place.
+func (p *progress) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.failed
+	p.clear()
+	p.terminal.say(format, args...)
+}
+
+// abandoned tells that the run cannot begin here.
+func (p *progress) abandoned(a belay.Abandon) {
+	for _, r := range a.Reasons {
+		p.say("%s the run cannot go on here, and is handed back: %s", p.terminal.paint(red, "!"), r.Message)
+	}
 }
 
 func (p *progress) draw(text string) {

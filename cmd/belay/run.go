@@ -24,35 +24,61 @@ import (
 type runOptions struct {
 	input   string
 	answers []string
-	db      string
 	id      string
+	resume  string
+	steal   bool
 }
 
 func newRunCommand(t *terminal) *cobra.Command {
 	var opts runOptions
 	cmd := &cobra.Command{
-		Use:   "run GRAPH",
-		Short: "Publish a graph, start a run of it and drive it to its end or its next question",
+		Use:   "run {GRAPH | --resume RUN}",
+		Short: "Start a run of a graph, or resume one, and drive it to its end or its next question",
 		Long: `Publish a graph of built-in nodes, start a run, and drive it until it ends or needs an answer that was
-not given. Progress goes to standard error, the run's output to standard output.`,
+not given. Progress goes to standard error, the run's output to standard output.
+
+With --resume a run goes on after its last checkpoint, and what finished before does not run again. When
+another process holds the run, this one waits until it lets go or its claim has expired, a minute after its
+last sign of life. --steal does not wait, and is only for a process of this host that is known to be gone.`,
 		Example: `  belay run release.yaml --input '{"packages":["./claim"],"out":"dist"}' --answer approve=true
-  belay run order.yaml --input @order.json --json`,
-		Args: oneGraph,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runGraph(cmd.Context(), t, args[0], opts)
+  belay run order.yaml --input @order.json --json
+  belay run --resume 01KE`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			resuming := cmd.Flags().Changed("resume")
+			hint := "as in: belay run --resume RUN"
+			switch {
+			case !resuming && opts.steal:
+				return usage(errors.New("--steal takes over a run that is resumed"), hint+" --steal")
+			case !resuming:
+				return oneGraph(cmd, args)
+			case len(args) > 0:
+				return usage(errors.New("a run that is resumed has its graph already"), hint)
+			case cmd.Flags().Changed("input"), cmd.Flags().Changed("id"):
+				return usage(errors.New("a run that is resumed has its input and its id already"), hint)
+			}
+			return nil
 		},
 	}
+	place := newLocation(t, cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&opts.input, "input", "{}", "the run's input: a JSON object, @FILE, or @- for standard input")
 	flags.StringArrayVar(&opts.answers, "answer", nil,
 		"NODE=JSON, the answer to a question of that node; each is used once, in the order given")
-	flags.StringVar(&opts.db, "db", "memory:", "where runs are kept: memory: keeps them until the command ends")
 	flags.StringVar(&opts.id, "id", "", "the run's id (default: a new one)")
-	return cmd
+	flags.StringVar(&opts.resume, "resume", "", "the run to go on with: its id, or enough of its beginning")
+	flags.BoolVar(&opts.steal, "steal", false, "take a run over at once from a process of this host that is gone")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed("resume") {
+			return resumeRun(cmd.Context(), place, opts)
+		}
+		return startRun(cmd.Context(), place, args[0], opts)
+	}
+	return exits(cmd, exitFailed, exitWaiting, exitPoisoned, exitCancelled, exitInfrastructure)
 }
 
-// runGraph is the whole of belay run.
-func runGraph(ctx context.Context, t *terminal, path string, opts runOptions) (err error) {
+// startRun is belay run GRAPH.
+func startRun(ctx context.Context, place *location, path string, opts runOptions) (err error) {
+	t := place.terminal
 	input, err := readInput(t.in, opts.input)
 	if err != nil {
 		return err
@@ -70,19 +96,13 @@ func runGraph(ctx context.Context, t *terminal, path string, opts runOptions) (e
 			return usage(fmt.Errorf("--answer %s: the graph has no such node", a.node), "see: belay graph show "+path)
 		}
 	}
-	store, err := openStore(opts.db)
+	s, err := place.create(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-
+	defer func() { err = errors.Join(err, s.Close()) }()
 	progress := newProgress(t)
-	engine, err := belay.New(belay.Config{
-		Backend: store,
-		Nodes:   std.Register(node.NewRegistry()),
-		Logger:  slog.New(slog.DiscardHandler),
-		Observe: progress.observe,
-	})
+	engine, err := newEngine(s, progress)
 	if err != nil {
 		return err
 	}
@@ -95,22 +115,37 @@ func runGraph(ctx context.Context, t *terminal, path string, opts runOptions) (e
 		return err
 	}
 	t.say("run %s of %s", r.ID, ref.ID)
-	d := driver{terminal: t, engine: engine, run: r.ID, answers: answers, progress: progress}
-	r, err = d.drive(ctx)
-	progress.end()
-	if err != nil {
-		return err
+	d := driver{place: place, store: s, engine: engine, client: &engine.Client, run: r.ID, answers: answers, progress: progress}
+	return d.toTheEnd(ctx)
+}
+
+// newEngine makes the engine of a command. progress may be nil.
+func newEngine(s *store, progress *progress) (*belay.Engine, error) {
+	cfg := belay.Config{
+		Backend:     s.Store,
+		Nodes:       std.Register(node.NewRegistry()),
+		Logger:      slog.New(slog.DiscardHandler),
+		TTL:         claimTTL,
+		MaxAttempts: maxAttempts,
+		MaxAbandons: maxAbandons,
 	}
-	return t.outcome(r, progress.failure(), path)
+	if progress != nil {
+		cfg.Observe = progress.observe
+		cfg.ObserveAbandon = progress.abandoned
+	}
+	return belay.New(cfg)
 }
 
 // driver drives one run until it ends or nothing more happens without an answer.
 type driver struct {
-	terminal *terminal
+	place    *location
+	store    *store
 	engine   *belay.Engine
+	client   *belay.Client // of the run's owner
 	run      string
 	answers  []answer
 	progress *progress
+	told     string // what was said of the process that holds the run
 }
 
 // The bounds between which a run that is due later, or held by another process, is looked at.
@@ -119,31 +154,49 @@ const (
 	longestLook  = time.Second
 )
 
+// toTheEnd drives the run and prints how it stands.
+func (d *driver) toTheEnd(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		d.progress.say("stopping: what runs now has 10s to finish; interrupt again to end it at once")
+	})
+	r, err := d.drive(ctx)
+	stop()
+	d.progress.end()
+	if err != nil {
+		return err
+	}
+	return d.outcome(context.WithoutCancel(ctx), r)
+}
+
 func (d *driver) drive(ctx context.Context) (*belay.Run, error) {
 	for {
 		_, err := d.engine.Drain(ctx, belay.DrainOptions{Runs: []string{d.run}})
-		if ctx.Err() != nil {
-			return nil, d.interrupted()
-		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return nil, err
 		}
-		r, err := d.engine.Inspect(ctx, d.run)
+		r, err := d.client.Inspect(context.WithoutCancel(ctx), d.run)
 		if err != nil {
 			return nil, err
 		}
 		if r.Status.Terminal() || !r.Poison.At.IsZero() {
 			return r, nil
 		}
-		answered, err := d.answer(ctx, r)
-		if err != nil {
-			return nil, err
+		if ctx.Err() != nil {
+			return nil, d.interrupted()
 		}
+		answered, err := d.answer(ctx, r)
 		switch {
+		case ctx.Err() != nil:
+			return nil, d.interrupted()
+		case err != nil:
+			return nil, err
 		case answered:
 		case r.NeedsAnswer():
 			return r, nil
 		default:
+			if err := d.tellHolder(ctx, r); err != nil {
+				return nil, err
+			}
 			d.progress.waits(r.Wake)
 			if !sleep(ctx, min(max(time.Until(r.Wake), shortestLook), longestLook)) {
 				return nil, d.interrupted()
@@ -152,11 +205,40 @@ func (d *driver) drive(ctx context.Context) (*belay.Run, error) {
 	}
 }
 
+// tellHolder says, once for each that takes it, which other process holds the run.
+func (d *driver) tellHolder(ctx context.Context, r *belay.Run) error {
+	if r.ClaimedAt.IsZero() {
+		d.told = ""
+		return nil
+	}
+	h, err := d.store.holder(ctx, d.run)
+	if err != nil || d.told == h.String() {
+		return err
+	}
+	d.told = h.String()
+	expires := r.ClaimedAt.Add(claimTTL).UTC().Format(time.RFC3339)
+	switch {
+	case h.gone():
+		d.progress.say("the run is held by %s; its claim expires at %s, and this waits for it", h, expires)
+		d.progress.say("to take it over at once: %s", d.place.again("run", "--resume", d.run, "--steal"))
+	default:
+		d.progress.say("the run is held by %s; this waits until it lets go, or until its claim expires, at %s at the earliest", h, expires)
+	}
+	return nil
+}
+
 func (d *driver) interrupted() error {
+	if d.store.lite == nil {
+		return &exitError{
+			code: exitInfrastructure,
+			err:  fmt.Errorf("interrupted, and run %s is lost: memory: keeps nothing beyond this command", d.run),
+			hint: "run it again from the start, and keep it in a file: --db sqlite:FILE",
+		}
+	}
 	return &exitError{
 		code: exitInfrastructure,
-		err:  fmt.Errorf("interrupted, and run %s is lost: memory: keeps nothing beyond this command", d.run),
-		hint: "run it again from the start",
+		err:  fmt.Errorf("interrupted: run %s is kept as of its last checkpoint", d.run),
+		hint: "go on with: " + d.place.again("run", "--resume", d.run),
 	}
 }
 
@@ -169,7 +251,7 @@ func (d *driver) answer(ctx context.Context, r *belay.Run) (bool, error) {
 		}
 		given := d.answers[i]
 		d.answers = slices.Delete(d.answers, i, i+1)
-		_, err := d.engine.Resolve(ctx, d.run, open.ID, given.value)
+		_, err := d.client.Resolve(ctx, d.run, open.ID, given.value)
 		if errors.Is(err, run.ErrInvalidAnswer) {
 			return false, usage(fmt.Errorf("--answer %s: %w", given.node, err), "give an answer that fits the question's schema")
 		}

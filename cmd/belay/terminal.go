@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/belay-run/belay/graph"
 )
@@ -16,6 +17,7 @@ type terminal struct {
 	in       io.Reader
 	out, err io.Writer
 	getenv   func(string) string
+	now      func() time.Time
 	json     bool
 	live     bool // err is a terminal: progress may be redrawn
 	colour   bool
@@ -23,7 +25,7 @@ type terminal struct {
 
 func newTerminal(in, out, errs *os.File, getenv func(string) string) *terminal {
 	live := isTerminal(errs) && getenv("TERM") != "dumb"
-	return &terminal{in: in, out: out, err: errs, getenv: getenv, live: live, colour: live && getenv("NO_COLOR") == ""}
+	return &terminal{in: in, out: out, err: errs, getenv: getenv, now: time.Now, live: live, colour: live && getenv("NO_COLOR") == ""}
 }
 
 func isTerminal(f *os.File) bool {
@@ -69,6 +71,7 @@ type problem struct {
 	Hint        string             `json:"hint,omitempty"`
 	Exit        int                `json:"exit"`
 	Diagnostics []graph.Diagnostic `json:"diagnostics,omitempty"`
+	Candidates  []string           `json:"candidates,omitempty"` // the runs that may be meant
 }
 
 // finish prints the error a command ended with, and answers its exit code.
@@ -84,8 +87,11 @@ func (t *terminal) finish(err error) int {
 	if coded := (*exitError)(nil); errors.As(err, &coded) {
 		p.Hint = coded.hint
 	}
+	if ambiguous := (*ambiguousError)(nil); errors.As(err, &ambiguous) {
+		p.Candidates = ambiguous.candidates
+	}
 	if t.json {
-		if found := (graph.Diagnostics)(nil); errors.As(err, &found) {
+		if found := graph.Diagnostics(nil); errors.As(err, &found) {
 			p.Diagnostics = found
 			p.Error, _, _ = strings.Cut(p.Error, "\n") // the list stands beside it
 			p.Error = strings.TrimSuffix(p.Error, ":")

@@ -57,6 +57,7 @@ func check(t *testing.T, binary, packages, out string, flags ...string) (outcome
 	args := slices.Concat([]string{"run", "examples/release/graph.yaml", "--json", "--input", string(input)}, flags)
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "BELAY_DB=", "XDG_DATA_HOME="+t.TempDir())
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
