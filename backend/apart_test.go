@@ -30,6 +30,8 @@ type apart struct {
 	clock  func() time.Time
 	last   time.Time
 	data   tables
+	// twice has Transact call its function on tables that are thrown away, and then again.
+	twice bool
 }
 
 // tables hold rows that are replaced, never modified.
@@ -122,7 +124,13 @@ func (a *apart) transact(ctx context.Context, fn func(tx *apartTx) error) error 
 }
 
 func (a *apart) Transact(ctx context.Context, fn func(backend.ApartRuns, backend.ApartEvents) error) error {
-	return a.transact(ctx, func(tx *apartTx) error { return fn(tx, tx) })
+	return a.transact(ctx, func(tx *apartTx) error {
+		if a.twice {
+			lost := &apartTx{tables: tx.clone(), now: tx.now}
+			_ = fn(lost, lost)
+		}
+		return fn(tx, tx)
+	})
 }
 
 func (a *apart) Close() error {

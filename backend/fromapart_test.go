@@ -13,7 +13,12 @@ import (
 )
 
 // open makes a store out of one of the older shape.
-func open(t proptest.T) proptest.Opened {
+func open(t proptest.T) proptest.Opened { return openApart(t, false) }
+
+// openRepeating is open with transactions that do not succeed at once.
+func openRepeating(t proptest.T) proptest.Opened { return openApart(t, true) }
+
+func openApart(t proptest.T, twice bool) proptest.Opened {
 	var set atomic.Pointer[time.Time]
 	a := newApart(func() time.Time {
 		if now := set.Load(); now != nil {
@@ -21,6 +26,7 @@ func open(t proptest.T) proptest.Opened {
 		}
 		return time.Now()
 	})
+	a.twice = twice
 	store := backend.FromApart(a, value.Limits{})
 	t.Cleanup(func() { _ = store.Close() })
 	return proptest.Opened{
@@ -70,4 +76,8 @@ func TestF1AStoreOfTheOlderShapeConforms(t *testing.T) {
 
 func TestF1AStoreOfTheOlderShapeKeepsToTheModel(t *testing.T) {
 	proptest.Check(t, open, proptest.Options{Rounds: 1})
+}
+
+func TestF1ATransactionsFunctionMayBeCalledAgain(t *testing.T) {
+	proptest.Conformance(t, openRepeating, proptest.Options{Only: []string{"R1", "R2", "T1", "T2", "T3", "T5", "E1", "C1", "C3", "C9"}})
 }

@@ -172,18 +172,19 @@ func TestH10ADelayedRefreshBesideARetainDoesNotMoveClaimedAtBack(t *testing.T) {
 		d := s.put("a")
 		l := s.take()
 		var refreshed, committed error
-		return []func(){
-				func() { refreshed = s.store.RefreshClaim(context.Background(), "a", l.Token, at(time.Second)) },
-				func() {
-					_, committed = s.commit(step(d, l.Token, at(3*time.Second), checkpoint.Schedule{Kind: checkpoint.Retain}))
-				},
-			}, func() {
-				must(s, refreshed)
-				must(s, committed)
-				if got := s.inspect("a").ClaimedAt; !got.Equal(at(3 * time.Second)) {
-					s.Errorf("claimed-at is %v", got)
-				}
+		ops := []func(){
+			func() { refreshed = s.store.RefreshClaim(context.Background(), "a", l.Token, at(time.Second)) },
+			func() {
+				_, committed = s.commit(step(d, l.Token, at(3*time.Second), checkpoint.Schedule{Kind: checkpoint.Retain}))
+			},
+		}
+		return ops, func() {
+			must(s, refreshed)
+			must(s, committed)
+			if got := s.inspect("a").ClaimedAt; !got.Equal(at(3 * time.Second)) {
+				s.Errorf("claimed-at is %v", got)
 			}
+		}
 	})
 }
 
@@ -198,35 +199,36 @@ func TestH16AnAnswerBetweenTheLookAndTheParkIsNotLost(t *testing.T) {
 		_, err := s.commit(c)
 		must(s, err)
 		var parked error
-		return []func(){
-				func() {
-					looked, err := s.store.FetchRun(context.Background(), backend.System(), "a")
-					must(s, err)
-					if len(looked.OpenInterrupts()) == 0 {
-						return // nothing to park for
-					}
-					_, parked = s.commit(step(looked, l.Token, epoch, checkpoint.Schedule{Kind: checkpoint.ReleaseAt, At: at(time.Hour)}))
-				},
-				func() {
-					m, err := s.store.MutateRun(context.Background(), backend.System(), "a", "answer", func(current *run.Document) (backend.Mutation, error) {
-						m, err := answer(current)
-						m.Proposal.Document.Timers = nil
-						return m, err
-					})
-					must(s, err)
-					if !m.Committed {
-						s.Error("the answer was not committed")
-					}
-				},
-			}, func() {
-				if parked != nil && !errors.Is(parked, checkpoint.ErrStaleFence) {
-					s.Errorf("parking answered %v", parked)
+		ops := []func(){
+			func() {
+				looked, err := s.store.FetchRun(context.Background(), backend.System(), "a")
+				must(s, err)
+				if len(looked.OpenInterrupts()) == 0 {
+					return // nothing to park for
 				}
-				info := s.inspect("a")
-				if len(info.Document.OpenInterrupts()) != 0 || !info.Wake.Equal(epoch) {
-					s.Errorf("the answer is lost, or nobody will see it: wake %v, %+v", info.Wake, info.Document.Interrupts)
+				_, parked = s.commit(step(looked, l.Token, epoch, checkpoint.Schedule{Kind: checkpoint.ReleaseAt, At: at(time.Hour)}))
+			},
+			func() {
+				m, err := s.store.MutateRun(context.Background(), backend.System(), "a", "answer", func(current *run.Document) (backend.Mutation, error) {
+					m, err := answer(current)
+					m.Proposal.Document.Timers = nil
+					return m, err
+				})
+				must(s, err)
+				if !m.Committed {
+					s.Error("the answer was not committed")
 				}
+			},
+		}
+		return ops, func() {
+			if parked != nil && !errors.Is(parked, checkpoint.ErrStaleFence) {
+				s.Errorf("parking answered %v", parked)
 			}
+			info := s.inspect("a")
+			if len(info.Document.OpenInterrupts()) != 0 || !info.Wake.Equal(epoch) {
+				s.Errorf("the answer is lost, or nobody will see it: wake %v, %+v", info.Wake, info.Document.Interrupts)
+			}
+		}
 	})
 }
 
@@ -235,26 +237,27 @@ func TestH17OfCancelAndCompletionOneWins(t *testing.T) {
 		d := s.put("a")
 		l := s.take()
 		var cancelled, completed error
-		return []func(){
-				func() {
-					_, cancelled = s.store.MutateRun(context.Background(), backend.System(), "a", "cancel", cancel)
-				},
-				func() { _, completed = s.commit(completion(d, l.Token, at(time.Second))) },
-			}, func() {
-				info := s.inspect("a")
-				switch {
-				case completed == nil && info.Document.Status == run.Done && errors.Is(cancelled, run.ErrInactiveRun):
-				case cancelled == nil && info.Document.Status == run.Cancelled && errors.Is(completed, checkpoint.ErrStaleFence):
-				default:
-					s.Errorf("the run is %s; cancel answered %v, the completion %v", info.Document.Status, cancelled, completed)
-				}
-				if info.Document.Seq != 2 {
-					s.Errorf("the sequence is %d", info.Document.Seq)
-				}
-				if e, err := s.store.LatestEvent(context.Background(), backend.System(), "a"); err != nil || e.Seq != info.Document.EventSeq {
-					s.Errorf("the last event is %+v, %v; the document ends at %d", e, err, info.Document.EventSeq)
-				}
+		ops := []func(){
+			func() {
+				_, cancelled = s.store.MutateRun(context.Background(), backend.System(), "a", "cancel", cancel)
+			},
+			func() { _, completed = s.commit(completion(d, l.Token, at(time.Second))) },
+		}
+		return ops, func() {
+			info := s.inspect("a")
+			switch {
+			case completed == nil && info.Document.Status == run.Done && errors.Is(cancelled, run.ErrInactiveRun):
+			case cancelled == nil && info.Document.Status == run.Cancelled && errors.Is(completed, checkpoint.ErrStaleFence):
+			default:
+				s.Errorf("the run is %s; cancel answered %v, the completion %v", info.Document.Status, cancelled, completed)
 			}
+			if info.Document.Seq != 2 {
+				s.Errorf("the sequence is %d", info.Document.Seq)
+			}
+			if e, err := s.store.LatestEvent(context.Background(), backend.System(), "a"); err != nil || e.Seq != info.Document.EventSeq {
+				s.Errorf("the last event is %+v, %v; the document ends at %d", e, err, info.Document.EventSeq)
+			}
+		}
 	})
 }
 
@@ -286,19 +289,20 @@ func TestH19NothingRemainsAfterACancelBesideAnything(t *testing.T) {
 			tryAllSchedules(t, func(s *scene) ([]func(), func()) {
 				s.put("a")
 				l := s.take()
-				return []func(){
-						func() {
-							_, err := s.store.MutateRun(context.Background(), backend.System(), "a", "cancel", cancel)
-							must(s, err)
-						},
-						func() { do(s, l) },
-					}, func() {
-						info := s.inspect("a")
-						if info.Document.Status != run.Cancelled || !info.Wake.IsZero() || !info.ClaimedAt.IsZero() || info.Attempts != 0 ||
-							len(info.Document.Timers) != 0 || len(info.Document.OpenInterrupts()) != 0 {
-							s.Errorf("something remains: %+v", info)
-						}
+				ops := []func(){
+					func() {
+						_, err := s.store.MutateRun(context.Background(), backend.System(), "a", "cancel", cancel)
+						must(s, err)
+					},
+					func() { do(s, l) },
+				}
+				return ops, func() {
+					info := s.inspect("a")
+					if info.Document.Status != run.Cancelled || !info.Wake.IsZero() || !info.ClaimedAt.IsZero() || info.Attempts != 0 ||
+						len(info.Document.Timers) != 0 || len(info.Document.OpenInterrupts()) != 0 {
+						s.Errorf("something remains: %+v", info)
 					}
+				}
 			})
 		})
 	}
@@ -423,28 +427,29 @@ func TestX7RetentionBesideAnInsertOfTheSameIDLeavesOneOrNone(t *testing.T) {
 		_, err = s.commit(completion(first.Document, s.take().Token, epoch))
 		must(s, err)
 		var inserted error
-		return []func(){
-				func() {
-					p, err := s.store.Prune(context.Background(), backend.PrunePolicy{Before: at(time.Hour), Limit: 10, Graphs: true})
-					must(s, err)
-					if p.Runs != 1 {
-						s.Errorf("pruned %+v", p)
-					}
-				},
-				func() {
-					again := initial("a", s.ref, epoch)
-					again.Key, again.CheckpointID = "k", "another"
-					_, inserted = s.store.InsertRun(context.Background(), backend.Tenantless(), again)
-				},
-			}, func() {
-				_, err := s.store.FetchRun(context.Background(), backend.System(), "a")
-				switch {
-				case inserted == nil && err == nil:
-				case errors.Is(inserted, backend.ErrConflict) && errors.Is(err, backend.ErrNotFound):
-				default:
-					s.Errorf("the insert answered %v, reading the run %v", inserted, err)
+		ops := []func(){
+			func() {
+				p, err := s.store.Prune(context.Background(), backend.PrunePolicy{Before: at(time.Hour), Limit: 10, Graphs: true})
+				must(s, err)
+				if p.Runs != 1 {
+					s.Errorf("pruned %+v", p)
 				}
+			},
+			func() {
+				again := initial("a", s.ref, epoch)
+				again.Key, again.CheckpointID = "k", "another"
+				_, inserted = s.store.InsertRun(context.Background(), backend.Tenantless(), again)
+			},
+		}
+		return ops, func() {
+			_, err := s.store.FetchRun(context.Background(), backend.System(), "a")
+			switch {
+			case inserted == nil && err == nil:
+			case errors.Is(inserted, backend.ErrConflict) && errors.Is(err, backend.ErrNotFound):
+			default:
+				s.Errorf("the insert answered %v, reading the run %v", inserted, err)
 			}
+		}
 	})
 }
 
