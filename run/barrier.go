@@ -19,7 +19,7 @@ const few = 8
 
 // barrier makes the superstep's writes part of the state, and decides what comes
 // after. kind is the checkpoint's type unless the run ends here.
-func (s *superstep) barrier(c *commit, writes []Write, kind checkpoint.Type) (Proposal, *Failure) {
+func (s *superstep) barrier(c *commit, writes []Write, asked []*Interrupt, kind checkpoint.Type) (Proposal, *Failure) {
 	if f := s.machine.fold(c, writes); f != nil {
 		return Proposal{}, f
 	}
@@ -32,7 +32,7 @@ func (s *superstep) barrier(c *commit, writes []Write, kind checkpoint.Type) (Pr
 	if f := s.machine.fire(c, nodes); f != nil {
 		return Proposal{}, f
 	}
-	s.requested(c)
+	c.requested(asked)
 	if len(c.next.Pending) == 0 {
 		return s.machine.complete(c)
 	}

@@ -110,6 +110,9 @@ func EncodeEvent(e Event) ([]byte, error) {
 
 // AppendEvent is EncodeEvent into a buffer of the caller's.
 func AppendEvent(dst []byte, e *Event) ([]byte, error) {
+	if e == nil {
+		return dst, fmt.Errorf("%w: it is nil", ErrInvalidEvent)
+	}
 	if err := e.Valid(); err != nil {
 		return dst, err
 	}

@@ -341,6 +341,9 @@ func TestEventsAreRefused(t *testing.T) {
 			t.Errorf("%s: %s, %v", name, raw, err)
 		}
 	}
+	if _, err := AppendEvent(nil, nil); !errors.Is(err, ErrInvalidEvent) {
+		t.Error(err)
+	}
 	for name, raw := range map[string]string{
 		"empty":             ``,
 		"no object":         `"x"`,

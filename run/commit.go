@@ -24,7 +24,7 @@ func begin(d *Document, now time.Time) *commit {
 	next := *d
 	next.UpdatedAt = now
 	next.Seq++
-	return &commit{from: d, next: &next, now: now}
+	return &commit{from: d, next: &next, now: now, events: make([]Event, 0, 4)}
 }
 
 // emit numbers an event. Its step is the one that the commit found.
@@ -94,15 +94,25 @@ func (c *commit) interrupts() []Interrupt {
 	return c.next.Interrupts
 }
 
-// ask opens an interrupt, and answers the timers with its own added.
-func (c *commit) ask(q *Interrupt, timers []Timer) []Timer {
-	i, _ := findInterrupt(c.next.Interrupts, q.ID)
-	c.next.Interrupts = slices.Insert(c.interrupts(), i, *q)
-	c.pend(q.Node)
-	if q.Deadline.IsZero() {
-		return timers
+// ask opens interrupts, and makes their nodes pending.
+func (c *commit) ask(asked []*Interrupt) {
+	if len(asked) == 0 {
+		return
 	}
-	return append(timers, Timer{Kind: TimerInterrupt, Key: q.ID, At: q.Deadline})
+	open := c.interrupts()
+	for _, q := range asked {
+		open = append(open, *q)
+		c.pend(q.Node)
+	}
+	slices.SortFunc(open, func(a, b Interrupt) int { return strings.Compare(a.ID, b.ID) })
+	c.next.Interrupts = open
+}
+
+// requested emits the questions that were asked, which come by id.
+func (c *commit) requested(asked []*Interrupt) {
+	for _, q := range asked {
+		c.emit(requestedEvent(q))
+	}
 }
 
 // forget drops what a node that has now completed was asked and told. The

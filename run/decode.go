@@ -18,13 +18,15 @@ import (
 // method after it does nothing, so that callers check once at the end.
 type decoder struct {
 	dec     *jsontext.Decoder
-	raw     []byte // a copy of the decoder's own; values are cut out of it
+	raw     []byte // nobody else's; values are cut out of it
 	err     error
 	unknown string // the first member this build does not know
 }
 
-func newDecoder(raw []byte) *decoder {
-	raw = bytes.Clone(raw)
+func newDecoder(raw []byte) *decoder { return decoderOf(bytes.Clone(raw)) }
+
+// decoderOf reads bytes that nobody else holds.
+func decoderOf(raw []byte) *decoder {
 	return &decoder{dec: jsontext.NewDecoder(bytes.NewBuffer(raw)), raw: raw}
 }
 

@@ -191,31 +191,32 @@ func (d *Document) NeedsAnswer() bool {
 
 // onlyInterruptsOpen: something is asked and nothing else can run.
 func (d *Document) onlyInterruptsOpen() bool {
-	if len(d.Tasks) > 0 || d.runnable() > 0 {
+	if len(d.Tasks) > 0 {
 		return false
 	}
+	askers := d.askers()
+	return len(askers) > 0 && d.runnable(askers) == 0
+}
+
+// askers are the nodes with an open interrupt, sorted.
+func (d *Document) askers() []string {
+	var nodes []string
 	for k := range d.Interrupts {
 		if d.Interrupts[k].Status == InterruptOpen {
-			return true
+			nodes = append(nodes, d.Interrupts[k].Node)
 		}
 	}
-	return false
+	slices.Sort(nodes)
+	return nodes
 }
 
-// asking reports whether the node has an open interrupt.
-func (d *Document) asking(node string) bool {
-	for k := range d.Interrupts {
-		if d.Interrupts[k].Status == InterruptOpen && d.Interrupts[k].Node == node {
-			return true
-		}
+// runnable counts the pending nodes that are not among the askers.
+func (d *Document) runnable(askers []string) (n int) {
+	if len(askers) == 0 {
+		return len(d.Pending)
 	}
-	return false
-}
-
-// runnable counts the pending nodes that are not asking.
-func (d *Document) runnable() (n int) {
 	for _, node := range d.Pending {
-		if !d.asking(node) {
+		if !contains(askers, node) {
 			n++
 		}
 	}

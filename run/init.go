@@ -160,7 +160,7 @@ func inputMembers(raw value.Value) (map[string]value.Value, error) {
 	if raw[0] != '{' {
 		return nil, &InputError{Problems: []InputProblem{{Reason: "is not a JSON object: give an object with a member for each input"}}}
 	}
-	r := newDecoder(raw)
+	r := decoderOf(raw)
 	r.open('{', "an object")
 	for r.more('}') {
 		name := r.text()

@@ -96,7 +96,7 @@ func (s *superstep) fitsFact(v *verdict) error {
 func (s *superstep) park(a *Activation, why ParkReason) *Task {
 	t := &Task{
 		ID: a.Task, Node: a.Node.ID, Failures: a.Attempt - 1, Snapshot: a.Snapshot,
-		InputHash: a.InputHash, PlannedAt: a.PlannedAt, Reason: why,
+		InputHash: a.InputHash(), PlannedAt: a.PlannedAt, Reason: why,
 	}
 	if i, ok := findTask(s.from.Tasks, a.Node.ID); ok {
 		t.LastError = s.from.Tasks[i].LastError
@@ -229,26 +229,15 @@ func (s *superstep) judgeQuestion(a *Activation, q *Question) (*Interrupt, *Fail
 // refuseTwins turns questions that share an id within the superstep into failures,
 // all of them: none has a better right to it.
 func (s *superstep) refuseTwins() {
-	for i := range s.verdicts {
-		q := s.verdicts[i].ask
-		if q == nil {
+	asked := s.asked()
+	for i := range asked {
+		if (i == 0 || asked[i-1].ID != asked[i].ID) && (i+1 == len(asked) || asked[i+1].ID != asked[i].ID) {
 			continue
 		}
-		var twins []int
-		for j := i + 1; j < len(s.verdicts); j++ {
-			if o := s.verdicts[j].ask; o != nil && o.ID == q.ID {
-				twins = append(twins, j)
-			}
-		}
-		if len(twins) == 0 {
-			continue
-		}
-		for _, j := range append([]int{i}, twins...) {
-			a := s.verdicts[j].activation
-			s.verdicts[j] = verdict{activation: a, failure: &Failure{
-				Code: CodeInvalidAsk, Node: a.Node.ID,
-				Message: fmt.Sprintf("another node asks under the interrupt id %s in the same superstep: let each ask under an id of its own, or under none", q.ID),
-			}}
-		}
+		k, _ := slices.BinarySearchFunc(s.verdicts, asked[i].Node, func(v verdict, node string) int { return strings.Compare(v.activation.Node.ID, node) })
+		s.verdicts[k] = verdict{activation: s.verdicts[k].activation, failure: &Failure{
+			Code: CodeInvalidAsk, Node: asked[i].Node,
+			Message: fmt.Sprintf("another node asks under the interrupt id %s in the same superstep: let each ask under an id of its own, or under none", asked[i].ID),
+		}}
 	}
 }

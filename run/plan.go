@@ -25,9 +25,19 @@ type Activation struct {
 	AttemptID string    // task:attempt
 	Attempt   int       // recorded failures + 1
 	Snapshot  []Channel // what the node reads, by node name; absent ones are left out
-	InputHash string    // of the snapshot
-	PlannedAt time.Time // when the task was first planned
+	PlannedAt time.Time // when the task was first planned, as far as a commit recorded it
 	Answers   []Answer  // since the node's last completion, by (resolved-at, id)
+
+	inputHash string // of a parked task
+}
+
+// InputHash is the SHA-256, in lower-case hex, of the JSON object of the snapshot. It
+// is computed when it is asked for: most activations complete without anybody asking.
+func (a *Activation) InputHash() string {
+	if a.inputHash != "" {
+		return a.inputHash
+	}
+	return inputHash(a.Snapshot)
 }
 
 // Plan is what to do next with a run: exactly one of its fields is set.
@@ -107,7 +117,7 @@ func (m *Machine) planParked(d *Document, now time.Time) ([]Activation, error) {
 		}
 		out = append(out, Activation{
 			Node: node, Task: t.ID, Attempt: t.Failures + 1, AttemptID: attemptID(t.ID, t.Failures+1),
-			Snapshot: t.Snapshot, InputHash: t.InputHash, PlannedAt: t.PlannedAt, Answers: answers(d, t.Node),
+			Snapshot: t.Snapshot, PlannedAt: t.PlannedAt, Answers: answers(d, t.Node), inputHash: t.InputHash,
 		})
 	}
 	return out, nil
@@ -115,7 +125,8 @@ func (m *Machine) planParked(d *Document, now time.Time) ([]Activation, error) {
 
 // planFresh begins a superstep, or finds that there is none to begin.
 func (m *Machine) planFresh(d *Document, now time.Time) (Plan, error) {
-	runnable := d.runnable()
+	askers := d.askers()
+	runnable := d.runnable(askers)
 	if runnable == 0 {
 		switch {
 		case len(d.Timers) > 0:
@@ -135,7 +146,7 @@ func (m *Machine) planFresh(d *Document, now time.Time) (Plan, error) {
 	}
 	out := make([]Activation, 0, runnable)
 	for _, name := range d.Pending {
-		if d.asking(name) {
+		if contains(askers, name) {
 			continue
 		}
 		node := m.graph.Node(name)
@@ -147,7 +158,6 @@ func (m *Machine) planFresh(d *Document, now time.Time) (Plan, error) {
 			Snapshot: snapshot(d, node), PlannedAt: now, Answers: answers(d, name),
 		}
 		a.AttemptID = attemptID(a.Task, a.Attempt)
-		a.InputHash = inputHash(a.Snapshot)
 		out = append(out, a)
 	}
 	return Plan{Execute: out, seq: d.Seq}, nil

@@ -361,7 +361,7 @@ func (w *world) checkPlan(plan run.Plan) {
 func told(p run.Plan) []string {
 	var out []string
 	for _, a := range p.Execute {
-		out = append(out, fmt.Sprintf("%s %s %d %s %v %v %v", a.Task, a.AttemptID, a.Attempt, a.InputHash, a.Snapshot, a.Answers, a.PlannedAt))
+		out = append(out, fmt.Sprintf("%s %s %d %s %v %v %v", a.Task, a.AttemptID, a.Attempt, a.InputHash(), a.Snapshot, a.Answers, a.PlannedAt))
 	}
 	return append(out, fmt.Sprintf("%v %v %v %v", p.Wake, p.Waiting, p.Finished, p.Commit != nil))
 }

@@ -42,13 +42,13 @@ func (m *Machine) Settle(d *Document, plan Plan, results []Result, now time.Time
 
 // match checks plan and results, and brings the results into the plan's order.
 func match(d *Document, plan *Plan, results []Result) ([]Result, error) {
-	execute := plan.Execute
+	execute, askers := plan.Execute, d.askers()
 	switch {
 	case d.Status != Running:
 		return nil, &ResultsError{Reason: "the run is " + string(d.Status) + ", so nothing was planned"}
 	case len(execute) == 0:
 		return nil, &ResultsError{Reason: "the plan executes nothing"}
-	case plan.seq != d.Seq, len(d.Tasks) == 0 && len(execute) != d.runnable():
+	case plan.seq != d.Seq, len(d.Tasks) == 0 && len(execute) != d.runnable(askers):
 		return nil, &ResultsError{Reason: "the plan is not one of this document: plan again"}
 	}
 	for i := range execute {
@@ -58,7 +58,7 @@ func match(d *Document, plan *Plan, results []Result) ([]Result, error) {
 			return nil, &ResultsError{Reason: "an activation names no node"}
 		case i > 0 && execute[i-1].Node.ID >= a.Node.ID:
 			return nil, &ResultsError{Node: a.Node.ID, Reason: "the plan is not sorted by node, or has it twice"}
-		case !planned(d, a):
+		case !planned(d, a, askers):
 			return nil, &ResultsError{Node: a.Node.ID, Reason: "the plan is not one of this document: plan again"}
 		}
 	}
@@ -90,12 +90,12 @@ func match(d *Document, plan *Plan, results []Result) ([]Result, error) {
 }
 
 // planned reports whether the document would plan this activation.
-func planned(d *Document, a *Activation) bool {
+func planned(d *Document, a *Activation, askers []string) bool {
 	if !isTaskID(a.Task, d.ID, d.Step, a.Node.ID) {
 		return false
 	}
 	if len(d.Tasks) == 0 {
-		return a.Attempt == 1 && contains(d.Pending, a.Node.ID) && !d.asking(a.Node.ID)
+		return a.Attempt == 1 && contains(d.Pending, a.Node.ID) && !contains(askers, a.Node.ID)
 	}
 	i, ok := findTask(d.Tasks, a.Node.ID)
 	return ok && d.Tasks[i].Failures+1 == a.Attempt
@@ -147,8 +147,10 @@ func (s *superstep) blamed(f *Failure) []Event {
 // commit parks the superstep, or passes its barrier when nothing is left parked.
 func (s *superstep) commit() (Proposal, *Failure) {
 	c := begin(s.from, s.now)
-	c.events = make([]Event, 0, 2*len(s.verdicts)+4)
+	c.events = make([]Event, 0, 2*len(s.verdicts)+3)
 	c.next.Pending = s.stillPending()
+	asked := s.asked()
+	c.ask(asked)
 	tasks, timers := s.stillParked()
 	writes := s.from.Writes[:len(s.from.Writes):len(s.from.Writes)]
 	kind := checkpoint.StepCommitted
@@ -163,7 +165,9 @@ func (s *superstep) commit() (Proposal, *Failure) {
 			writes = append(writes, *v.write)
 			c.forget(v.write.Node)
 		case v.ask != nil:
-			timers = c.ask(v.ask, timers)
+			if !v.ask.Deadline.IsZero() {
+				timers = append(timers, Timer{Kind: TimerInterrupt, Key: v.ask.ID, At: v.ask.Deadline})
+			}
 			if kind == checkpoint.StepCommitted {
 				kind = checkpoint.InterruptRequested
 			}
@@ -177,11 +181,11 @@ func (s *superstep) commit() (Proposal, *Failure) {
 	c.next.Tasks, c.next.Timers = tasks, timers
 	if len(tasks) > 0 {
 		c.next.Writes = writes
-		s.requested(c)
+		c.requested(asked)
 		return c.propose(kind, releaseAt(earliest(timers))), nil
 	}
 	c.next.Writes = nil
-	return s.barrier(c, writes, kind)
+	return s.barrier(c, writes, asked, kind)
 }
 
 // parkType: a new failure before a new snooze before a new interrupt.
@@ -197,17 +201,7 @@ func (s *superstep) stillPending() []string {
 	if len(s.from.Tasks) > 0 {
 		return s.from.Pending // a parked superstep's nodes are tasks
 	}
-	left := len(s.from.Pending) - len(s.verdicts)
-	if left <= 0 {
-		return nil
-	}
-	out := make([]string, 0, left)
-	for _, node := range s.from.Pending {
-		if s.from.asking(node) {
-			out = append(out, node)
-		}
-	}
-	return out
+	return s.from.askers() // match has seen that all others were executed
 }
 
 // stillParked is the tasks that were not executed, with their timers and those of
@@ -217,7 +211,8 @@ func (s *superstep) stillParked() ([]Task, []Timer) {
 		return nil, nil
 	}
 	executed := func(key string) bool {
-		return slices.ContainsFunc(s.verdicts, func(v verdict) bool { return v.activation.Task == key })
+		_, ok := slices.BinarySearchFunc(s.verdicts, key, func(v verdict, key string) int { return strings.Compare(v.activation.Task, key) })
+		return ok
 	}
 	var tasks []Task
 	for i := range s.from.Tasks {
@@ -234,16 +229,16 @@ func (s *superstep) stillParked() ([]Task, []Timer) {
 	return tasks, timers
 }
 
-// requested emits the questions of this commit, by interrupt id.
-func (s *superstep) requested(c *commit) {
-	for k := range c.next.Interrupts {
-		i := &c.next.Interrupts[k]
-		for j := range s.verdicts {
-			if q := s.verdicts[j].ask; q != nil && q.ID == i.ID {
-				c.emit(requestedEvent(q))
-			}
+// asked are the questions of this commit, by interrupt id.
+func (s *superstep) asked() []*Interrupt {
+	var asked []*Interrupt
+	for i := range s.verdicts {
+		if q := s.verdicts[i].ask; q != nil {
+			asked = append(asked, q)
 		}
 	}
+	slices.SortFunc(asked, func(a, b *Interrupt) int { return strings.Compare(a.ID, b.ID) })
+	return asked
 }
 
 func requestedEvent(q *Interrupt) Event {

@@ -234,6 +234,12 @@ func validInterrupts(d *Document) error {
 			return invalid("interrupt %s has the unknown status %q", i.ID, i.Status)
 		}
 	}
+	askers := d.askers()
+	for k := range askers {
+		if k > 0 && askers[k-1] == askers[k] {
+			return invalid("node %s has two open interrupts", askers[k])
+		}
+	}
 	return nil
 }
 
@@ -247,11 +253,6 @@ func validOpen(d *Document, k int) error {
 	}
 	if _, parked := findTask(d.Tasks, i.Node); parked {
 		return invalid("node %s is parked and asks at once", i.Node)
-	}
-	for j := range k {
-		if o := &d.Interrupts[j]; o.Status == InterruptOpen && o.Node == i.Node {
-			return invalid("node %s has two open interrupts, %s and %s", i.Node, o.ID, i.ID)
-		}
 	}
 	return nil
 }
