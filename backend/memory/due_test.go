@@ -124,9 +124,13 @@ func TestTheDueIndexHoldsEachRunWhereItsStateSays(t *testing.T) {
 				}
 			}
 			admit := func(l *lane) bool { return l != out }
+			var each []dueLane
+			for _, l := range all {
+				each = append(each, dueLane{lane: l, class: byWake}, dueLane{lane: l, class: byClaim})
+			}
 			for name, w := range map[string]*walk{
 				"over all":   x.over(class, micros(until), admit),
-				"over lanes": x.overLanes(class, micros(until), admit, all),
+				"over lanes": x.overLanes(class, micros(until), admit, each),
 			} {
 				var walked []string
 				for e, ok := w.next(); ok; e, ok = w.next() {

@@ -9,9 +9,14 @@ import (
 
 // turn is an owner in one interleaved claim.
 type turn struct {
-	owner *owner
-	lanes [classes][]*lane // those with a run that is due
+	lanes []dueLane // with a run that is due
 	walks [classes]*walk
+}
+
+// dueLane is a lane whose first run of a class is due.
+type dueLane struct {
+	lane  *lane
+	class int
 }
 
 // gatherInterleaved adds runs breadth first over owners, who are served in the order of
@@ -53,31 +58,32 @@ func (c *candidates) gatherInterleaved() {
 
 // turns lists the owners with a run that is due, who waits longest first.
 func (c *candidates) turns() []turn {
-	at := make(map[*owner]int)
-	var turns []turn
+	var due []dueLane
 	for class := range classes {
 		heap := &c.store.due.lanes[class]
-		admit := c.admit(class)
+		admit, until := c.admit(class), c.until(class)
 		var visit func(i int)
 		visit = func(i int) {
-			if i >= len(heap.lanes) || heap.head(i).at > c.until(class) {
+			if i >= len(heap.lanes) || heap.head(i).at > until {
 				return
 			}
 			if l := heap.lanes[i]; admit(l) {
-				k, known := at[l.owner]
-				if !known {
-					k = len(turns)
-					at[l.owner] = k
-					turns = append(turns, turn{owner: l.owner})
-				}
-				turns[k].lanes[class] = append(turns[k].lanes[class], l)
+				due = append(due, dueLane{lane: l, class: class})
 			}
 			visit(2*i + 1)
 			visit(2*i + 2)
 		}
 		visit(0)
 	}
-	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.owner.turn, b.owner.turn) })
+	// No two owners share a turn, so this puts the lanes of each beside each other.
+	slices.SortFunc(due, func(a, b dueLane) int { return cmp.Compare(a.lane.owner.turn, b.lane.owner.turn) })
+	var turns []turn
+	for from, i := 0, 1; i <= len(due); i++ {
+		if i == len(due) || due[i].lane.owner != due[from].lane.owner {
+			turns = append(turns, turn{lanes: due[from:i]})
+			from = i
+		}
+	}
 	return turns
 }
 
@@ -103,6 +109,9 @@ func (c *candidates) addOldest(t *turn) (class int, ok bool) {
 // addFirst adds the oldest free run of one class of the first owner who has one.
 func (c *candidates) addFirst(turns []turn, class int) bool {
 	for i := range turns {
+		if !slices.ContainsFunc(turns[i].lanes, func(l dueLane) bool { return l.class == class }) {
+			continue
+		}
 		before := len(c.rows)
 		c.gatherOldest(c.walk(&turns[i], class), class, 1)
 		if len(c.rows) > before {
@@ -114,7 +123,7 @@ func (c *candidates) addFirst(turns []turn, class int) bool {
 
 func (c *candidates) walk(t *turn, class int) *walk {
 	if t.walks[class] == nil {
-		t.walks[class] = c.store.due.overLanes(class, c.until(class), c.admit(class), t.lanes[class])
+		t.walks[class] = c.store.due.overLanes(class, c.until(class), c.admit(class), t.lanes)
 	}
 	return t.walks[class]
 }

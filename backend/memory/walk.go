@@ -26,11 +26,13 @@ func (x *dueIndex) over(class int, until int64, admit func(*lane) bool) *walk {
 	return w
 }
 
-// overLanes begins a walk over some lanes.
-func (x *dueIndex) overLanes(class int, until int64, admit func(*lane) bool, lanes []*lane) *walk {
+// overLanes begins a walk over some lanes: those of them that are of the class.
+func (x *dueIndex) overLanes(class int, until int64, admit func(*lane) bool, lanes []dueLane) *walk {
 	w := &walk{index: x, class: class, until: until, admit: admit}
 	for _, l := range lanes {
-		w.reach(l, 0, -1)
+		if l.class == class {
+			w.reach(l.lane, 0, -1)
+		}
 	}
 	return w
 }
