@@ -5,16 +5,21 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/belay-run/belay/checkpoint"
+	"github.com/belay-run/belay/run"
 )
 
 var update = flag.Bool("update", false, "write schema.sql anew")
 
 // TestSchemaIsGolden: what the migrations lead to is the text in the repository.
 func TestSchemaIsGolden(t *testing.T) {
-	got := schemaAfter(t, freshFile(t), len(migrationsOf(t)))
+	got := schemaOf(t, freshFile(t), migrationsOf(t))
 	if *update {
 		if err := os.WriteFile("schema.sql", []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -44,8 +49,8 @@ func migrationsOf(t *testing.T) []migration {
 	return all
 }
 
-// schemaAfter applies the first n migrations, in one go, and tells the schema.
-func schemaAfter(t *testing.T, path string, n int) string {
+// schemaOf applies migrations and tells the schema.
+func schemaOf(t *testing.T, path string, all []migration) string {
 	t.Helper()
 	ctx := context.Background()
 	c, err := dial(fileURI(path, "rwc", nil))
@@ -53,7 +58,7 @@ func schemaAfter(t *testing.T, path string, n int) string {
 		t.Fatal(err)
 	}
 	defer c.close()
-	if err := migrate(ctx, c, path, migrationsOf(t)[:n], testClock, 0); err != nil {
+	if err := migrate(ctx, c, path, all, testClock, 0); err != nil {
 		t.Fatal(err)
 	}
 	schema, err := currentSchema(ctx, c)
@@ -61,4 +66,107 @@ func schemaAfter(t *testing.T, path string, n int) string {
 		t.Fatal(err)
 	}
 	return schema
+}
+
+// TestUpgradeFromEveryVersionEqualsFresh: of the real migrations, and of a longer list that
+// shows that the comparison can fail.
+func TestUpgradeFromEveryVersionEqualsFresh(t *testing.T) {
+	real := migrationsOf(t)
+	longer := append(slices.Clone(real),
+		newMigration(2, "0002_more.sql", "alter table belay_runs add column more text; create index belay_more on belay_runs (more)"),
+		newMigration(3, "0003_less.sql", "drop index belay_more"))
+	for _, all := range [][]migration{real, longer} {
+		fresh := schemaOf(t, freshFile(t), all)
+		for n := range len(all) {
+			path := freshFile(t)
+			if n > 0 {
+				schemaOf(t, path, all[:n])
+			}
+			if diff := cmp.Diff(fresh, schemaOf(t, path, all)); diff != "" {
+				t.Errorf("from version %d of %d:\n%s", n, len(all), diff)
+			}
+		}
+	}
+	if schemaOf(t, freshFile(t), longer[:2]) == schemaOf(t, freshFile(t), longer) {
+		t.Error("two versions have one schema: nothing was compared")
+	}
+}
+
+// TestAFailedMigrationLeavesTheVersionBefore: with its ledger, ready to be tried again.
+func TestAFailedMigrationLeavesTheVersionBefore(t *testing.T) {
+	ctx := context.Background()
+	path := freshFile(t)
+	real := migrationsOf(t)
+	before := schemaOf(t, path, real)
+	c, err := dial(fileURI(path, "rw", nil))
+	must(t, err)
+	defer c.close()
+	broken := append(slices.Clone(real), newMigration(2, "0002_broken.sql", "create table belay_half (x); create table belay_half (x)"))
+	if err := migrate(ctx, c, path, broken, testClock, 0); err == nil {
+		t.Fatal("it was applied")
+	}
+	if diff := cmp.Diff(before, schemaOf(t, path, real)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestSeveralOpenAFreshFileAtOnce: the migrations run once, and everybody gets a store (H21).
+func TestSeveralOpenAFreshFileAtOnce(t *testing.T) {
+	path := freshFile(t)
+	inParallel(6, func(int) {
+		s, err := Open(context.Background(), path, Options{})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		publishGraph(t, s)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	openPath(t, path, Options{})
+}
+
+// TestTheStatusesOfTheSchemaAreThoseOfTheTable: the CHECKs name what run and checkpoint say
+// may be stored, and nothing else.
+func TestTheStatusesOfTheSchemaAreThoseOfTheTable(t *testing.T) {
+	var statuses []string
+	for _, s := range []run.Status{run.Created, run.Running, run.Waiting, run.Done, run.Failed, run.Cancelled} {
+		if s.Storable() {
+			statuses = append(statuses, string(s))
+		}
+	}
+	var types []string
+	for _, c := range checkpoint.Types() {
+		types = append(types, string(c))
+	}
+	for column, want := range map[string][]string{"status": statuses, "checkpoint_type": types} {
+		match := regexp.MustCompile(`check \(` + column + ` in \(([^)]*)\)`).FindStringSubmatch(schemaText)
+		if match == nil {
+			t.Fatalf("no CHECK of %s", column)
+		}
+		got := regexp.MustCompile(`[a-z_]+`).FindAllString(match[1], -1)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s:\n%s", column, diff)
+		}
+	}
+}
+
+// TestStorageRefusesEveryOtherShape: S1 in the storage itself, whatever a program writes.
+func TestStorageRefusesEveryOtherShape(t *testing.T) {
+	s := soundStore(t)
+	for _, change := range []string{
+		"wake_at = null", "claim_token = 't'", "claimed_at = 1", "claim_token = 't', claimed_at = 1", "poisoned_at = 1", "poison_reason = 'x'",
+		"poisoned_at = 1, poison_reason = 'x'", "status = 'waiting'", "status = 'done'", "status = 'done', wake_at = null", "status = 'created'",
+		"finished_at = 1", "claim_attempts = -1", "claim_abandons = -1", "checkpoint_seq = 0", "checkpoint_type = 'other'", "checkpoint_id = ''",
+		"id = ''", "started_at = 'text'", "graph_hash = 'absent'", "owner = 'absent'", "claim_token = '', claimed_at = 1, wake_at = null",
+	} {
+		c, err := dial(fileURI(s.Path(), "rw", nil))
+		must(t, err)
+		must(t, c.run(context.Background(), "pragma foreign_keys = 1"))
+		if err := c.run(context.Background(), "update belay_runs set "+change+" where id = 'ready'"); err == nil {
+			t.Errorf("set %s was stored", change)
+		}
+		must(t, c.close())
+	}
 }

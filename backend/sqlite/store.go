@@ -52,13 +52,11 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := prepareFile(path, opts); err != nil {
+	real := resolve(path)
+	if err := prepareFile(real, opts); err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, opts: opts}
-	if s.key, err = filepath.EvalSymlinks(path); err != nil {
-		s.key = path
-	}
+	s := &Store{path: path, key: real, opts: opts}
 	s.common = join(s.key)
 	s.clock = clock{now: opts.Now, floor: &s.common.floor}
 	if err := s.connect(ctx); err != nil {
@@ -66,6 +64,17 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 		return nil, s.explain(err)
 	}
 	return s, nil
+}
+
+// resolve follows links as far as there is something at their end.
+func resolve(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return path
 }
 
 func (s *Store) connect(ctx context.Context) error {

@@ -1,0 +1,111 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/belay-run/belay/backend"
+)
+
+// TestH25BackupDoesNotStopTheWriter: while copies are made, inserts go on; each copy is
+// closed to others, sound, and has what was answered before it was begun.
+func TestH25BackupDoesNotStopTheWriter(t *testing.T) {
+	ctx := context.Background()
+	s := openStore(t, Options{Synchronous: Normal})
+	publishGraph(t, s)
+	stop, written := make(chan struct{}), make(chan int)
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				close(written)
+				return
+			case written <- n:
+			default:
+			}
+			insertRun(t, s, fmt.Sprintf("run-%d", n))
+		}
+	}()
+	dir := filepath.Dir(s.Path())
+	for n := range 3 {
+		answered := <-written
+		path := filepath.Join(dir, fmt.Sprintf("backup-%d.db", n))
+		must(t, s.Backup(ctx, path))
+		info, err := os.Stat(path)
+		must(t, err)
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("the copy has mode %#o", info.Mode().Perm())
+		}
+		copied := openPath(t, path, Options{})
+		if found := auditAll(t, copied, backend.AuditPolicy{}); len(found) > 0 {
+			t.Errorf("%+v", found)
+		}
+		for _, id := range []int{0, answered - 1} {
+			if id >= 0 && !exists(t, copied, fmt.Sprintf("run-%d", id)) {
+				t.Errorf("run-%d is not in the copy", id)
+			}
+		}
+	}
+	close(stop)
+	for range written { // until it has ended
+	}
+}
+
+// TestABackupReplacesNothing: a file that is there is not written over.
+func TestABackupReplacesNothing(t *testing.T) {
+	s := openStore(t, Options{})
+	path := filepath.Join(filepath.Dir(s.Path()), "there")
+	must(t, os.WriteFile(path, []byte("mine"), 0o600))
+	if err := s.Backup(context.Background(), path); !errors.Is(err, ErrBackupExists) {
+		t.Errorf("%v", err)
+	}
+	if err := s.Backup(context.Background(), s.Path()); !errors.Is(err, ErrBackupExists) {
+		t.Errorf("onto itself: %v", err)
+	}
+	if raw, _ := os.ReadFile(path); string(raw) != "mine" {
+		t.Error("the file was changed")
+	}
+}
+
+// TestAnUnverifiedCopyIsNoBackup: a copy that is not good fails, says so, and leaves
+// nothing behind.
+func TestAnUnverifiedCopyIsNoBackup(t *testing.T) {
+	path := freshFile(t)
+	must(t, openPath(t, path, Options{}).Close())
+	runSQL(t, path, "drop index belay_runs_ready")
+	s := openPath(t, path, Options{Damaged: true})
+	err := s.Backup(context.Background(), path+".backup")
+	if e, ok := errors.AsType[*OpenError](err); !ok || e.Problem != ProblemDamaged {
+		t.Errorf("%v", err)
+	}
+	left, globbed := filepath.Glob(path + ".backup*")
+	must(t, globbed)
+	if len(left) > 0 {
+		t.Errorf("%q is left", left)
+	}
+}
+
+// TestABackupIntoNowhere: says what the operating system says.
+func TestABackupIntoNowhere(t *testing.T) {
+	s := openStore(t, Options{})
+	if err := s.Backup(context.Background(), filepath.Join(s.Path()+".d", "backup.db")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestVerifyingReadsTheWholeCopy: damage that no schema shows is found.
+func TestVerifyingReadsTheWholeCopy(t *testing.T) {
+	path := soundStore(t).Path()
+	s := openPath(t, path, Options{})
+	backup := path + ".backup"
+	must(t, s.Backup(context.Background(), backup))
+	must(t, verifyBackup(context.Background(), backup))
+	spoilIndex(t, backup)
+	if err := verifyBackup(context.Background(), backup); err == nil {
+		t.Error("a spoilt index was not found")
+	}
+}
