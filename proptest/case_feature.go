@@ -16,6 +16,41 @@ import (
 // X2, X4 to X6, X9 and X10. X1 is R3, X3 is K6, X8 is F2.
 var featureCases = []Case{
 	{
+		ID: "X1.undeclared", Says: "a store that does not start runs claimed says so, and stores nothing", needs: []need{lacks(startClaimed)},
+		run: func(r *rig) {
+			r.publish(tenantless, r.ref.ID, 0)
+			_, err := r.store.InsertRun(r.ctx, tenantless, r.draft("a", claimed))
+			r.refused("InsertRun with a claim", err, backend.ErrUnsupported)
+			r.absent("a")
+		},
+	},
+	{
+		ID: "X4.undeclared", Says: "a store that does not filter claims says so, and claims nothing", needs: []need{lacks(claimFilter)},
+		run: func(r *rig) {
+			r.put("a")
+			r.untouched("a filtered claim", func() {
+				for _, f := range []claim.Filter{{Runs: []string{"a"}}, {Graphs: []claim.GraphFilter{{ID: r.ref.ID}}}} {
+					p := r.policy(0)
+					p.Filter = f
+					_, err := r.store.ClaimDue(r.ctx, p)
+					r.refused("ClaimDue with a filter", err, backend.ErrUnsupported)
+				}
+			})
+		},
+	},
+	{
+		ID: "X10.undeclared", Says: "a store without a cap per owner says so, and claims nothing", needs: []need{lacks(ownerCap)},
+		run: func(r *rig) {
+			r.put("a")
+			r.untouched("a capped claim", func() {
+				p := r.policy(0)
+				p.OwnerCap = 1
+				_, err := r.store.ClaimDue(r.ctx, p)
+				r.refused("ClaimDue with a cap", err, backend.ErrUnsupported)
+			})
+		},
+	},
+	{
 		ID: "X2.inserts", Says: "inserts in a batch answer each as a single one would, and a bad member harms no other", needs: []need{batches},
 		run: func(r *rig) {
 			r.put("taken")
@@ -214,8 +249,20 @@ var featureCases = []Case{
 					l = r.take("a", 0)
 					r.commit(l, r.inspect("a").Document, toNow, 0)
 				}},
+				{"an abandon", func() {
+					l = r.take("a", 0)
+					r.abandons(l, claim.AbandonPolicy{Now: r.start, ExpectedSeq: 2, MaxAbandons: 5}, claim.Rescheduled)
+				}},
 				{"a mutation", func() {
 					r.mutate("a", func(d *run.Document) run.Proposal { return next(d, toNow, r.start, r.start) })
+				}},
+				{"a recovery", func() {
+					p := r.policy(0)
+					p.MaxAttempts, p.TTL = 1, 0
+					r.claims(p, "a")
+					p.Now = r.at(tick)
+					r.claims(p, "poison:a")
+					r.ok("RetryPoisonedRun", r.store.RetryPoisonedRun(r.ctx, backend.System(), "a", r.start))
 				}},
 			} {
 				r.signalled(woken, wake.name, wake.do)
