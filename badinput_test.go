@@ -32,11 +32,14 @@ var libraries = []string{
 
 // elsewhere are the packages that it leaves out, each with the reason.
 var elsewhere = map[string]string{
-	"cmd":            "a program; its arguments are tested beside it",
-	"examples":       "programs",
-	"bench":          "a module of its own",
-	"proptest":       "a test kit: bad input fails the test that gives it",
-	"backend/sqlite": "the same operations and the same checks as backend/memory, under the conformance suite",
+	"cmd":      "a program; its arguments are tested beside it",
+	"examples": "programs",
+	"bench":    "a module of its own",
+	"proptest": "a test kit: bad input fails the test that gives it",
+	// The operations of these make the checks of package backend, as the conformance suite
+	// proves of each; how they are opened is tested beside them.
+	"backend/sqlite":   "a backend of its own",
+	"backend/postgres": "a backend of its own",
 }
 
 // TestBadInput gives bad input to every public entry point: the answer is a typed error that says
@@ -267,6 +270,8 @@ var noBadInput = map[string]string{
 	"node.Skip":              "any reason; its text is made storable",
 	"node.Registry.NodeType": "says whether there is one",
 
+	"backend.AuditRun":      "whatever is wrong with a stored run is a finding",
+	"backend.NewFinding":    "makes a finding; a check it does not know is of the worst severity",
 	"backend.Classify":      "an error it does not know is of unknown outcome",
 	"backend.EventConflict": "makes an error",
 	"backend.FromApart":     "wraps what the program wrote, as a nil interface would be a nil Store; the store it makes checks the input",

@@ -32,9 +32,9 @@ type attempt struct {
 // execute runs the plan's activations, the first on this goroutine and the others on
 // their own. It reports whether this goroutine still holds the baton, with every result in.
 func (v *vehicle) execute() bool {
-	attempts := make([]*attempt, len(v.plan.Execute))
-	for i := range v.plan.Execute {
-		attempts[i] = v.begin(&v.plan.Execute[i])
+	attempts := make([]attempt, len(v.plan.Execute))
+	for i := range attempts {
+		attempts[i].begin(v, &v.plan.Execute[i])
 	}
 	own := v.goroutine
 	attempts[0].goroutine = own
@@ -45,23 +45,15 @@ func (v *vehicle) execute() bool {
 	}
 	v.mu.Unlock()
 	if cause != nil {
-		for _, a := range attempts {
-			a.stopDeadline()
+		for i := range attempts {
+			attempts[i].stopDeadline()
 		}
 		v.leave(cause)
 		return false
 	}
 
-	for _, a := range attempts[1:] {
-		v.engine.scheduler.Go(func() {
-			here := currentGoroutine()
-			v.mu.Lock()
-			a.goroutine = here
-			v.mu.Unlock()
-			if a.run() {
-				v.session.carryOn(v)
-			}
-		})
+	for i := 1; i < len(attempts); i++ {
+		v.launch(&attempts[i])
 	}
 	if !attempts[0].run() {
 		return false
@@ -70,9 +62,22 @@ func (v *vehicle) execute() bool {
 	return true
 }
 
-// begin makes an attempt, sets its deadline and says what its node is told.
-func (v *vehicle) begin(act *run.Activation) *attempt {
-	a := &attempt{vehicle: v, activation: act, ctx: v.ctx, timeout: act.Node.Timeout}
+// launch runs an attempt on a goroutine of its own, which carries on when it was the last.
+func (v *vehicle) launch(a *attempt) {
+	v.engine.scheduler.Go(func() {
+		here := currentGoroutine()
+		v.mu.Lock()
+		a.goroutine = here
+		v.mu.Unlock()
+		if a.run() {
+			v.session.carryOn(v)
+		}
+	})
+}
+
+// begin sets the attempt's deadline and says what its node is told.
+func (a *attempt) begin(v *vehicle, act *run.Activation) {
+	a.vehicle, a.activation, a.ctx, a.timeout = v, act, v.ctx, act.Node.Timeout
 	a.call = node.Call{
 		Run: v.lease.Run, Node: act.Node.ID, Task: act.Task, AttemptID: act.AttemptID, Attempt: act.Attempt,
 		IdempotencyKey: act.Task, PlannedAt: act.PlannedAt, Answers: act.Answers, Now: v.now,
@@ -98,7 +103,6 @@ func (v *vehicle) begin(act *run.Activation) *attempt {
 		a.ctx = a.deadline.ctx
 		a.stopTimer = v.engine.clock.AfterFunc(a.timeout, a.expire)
 	}
-	return a
 }
 
 // run calls the node, and reports whether it was the last of its superstep: the caller then holds

@@ -143,9 +143,7 @@ func (w *watch) listen(ctx context.Context) {
 		}
 		w.mu.Unlock()
 		if n > fewWaiters && !w.engine.sleep(ctx, time.Duration(n)*time.Second/looksPerSecond) {
-			break
+			return
 		}
-	}
-	for range announced { //nolint:revive // the backend closes it after ctx
 	}
 }

@@ -19,9 +19,9 @@ func (v *vehicle) settle() bool {
 	v.mu.Unlock()
 	results := make([]run.Result, len(attempts))
 	complete := true
-	for i, a := range attempts {
-		results[i] = a.result
-		complete = complete && !a.cut
+	for i := range attempts {
+		results[i] = attempts[i].result
+		complete = complete && !attempts[i].cut
 	}
 	// What finished although a shutdown had ended its context is worth a commit.
 	if cause != nil && !(complete && errors.Is(cause, ErrShutdown)) {
@@ -39,11 +39,10 @@ func (v *vehicle) settle() bool {
 // apply commits a proposal and reports whether the vehicle goes on.
 func (v *vehicle) apply(p run.Proposal) bool {
 	err := v.send(&p)
-	var tooLarge *value.LimitError
-	if errors.As(err, &tooLarge) && len(v.plan.Execute) > 0 {
+	if errors.Is(err, value.ErrTooLarge) && len(v.plan.Execute) > 0 {
 		// The backend's limits are narrower than the engine's. The same results would be
 		// refused for ever, so the run fails by them.
-		if p, err = v.settleTooLarge(tooLarge); err == nil {
+		if p, err = v.settleTooLarge(err); err == nil {
 			err = v.send(&p)
 		}
 	}
@@ -74,7 +73,7 @@ func (v *vehicle) apply(p run.Proposal) bool {
 }
 
 // settleTooLarge fails the run by results that cannot be stored.
-func (v *vehicle) settleTooLarge(why *value.LimitError) (run.Proposal, error) {
+func (v *vehicle) settleTooLarge(why error) (run.Proposal, error) {
 	results := make([]run.Result, len(v.plan.Execute))
 	for i, act := range v.plan.Execute {
 		results[i] = run.Permanent(act.Node.ID, run.Failure{Code: run.CodeTooLarge, Message: why.Error(), Node: act.Node.ID})

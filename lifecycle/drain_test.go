@@ -259,14 +259,14 @@ func TestRunThatMovedOnBetweenClaimAndFetchIsNotExecuted(t *testing.T) {
 		}
 		return nil
 	}}
-	launches := 0
+	var launches atomic.Int64
 	e := newEngine(t, store, options{}, node.Of("ask", 1, func(context.Context, none) (told, error) {
-		launches++
+		launches.Add(1)
 		return told{}, nil
 	}))
 	drain(t, e)
-	if s := e.Stats(); s.LostClaims != 1 || s.Claims != 2 || launches != 2 {
-		t.Errorf("%+v, %d launches: want the first claim lost before it began, and both nodes run under the second", s, launches)
+	if s := e.Stats(); s.LostClaims != 1 || s.Claims != 2 || launches.Load() != 2 {
+		t.Errorf("%+v, %d launches: want the first claim lost before it began, and both nodes run under the second", s, launches.Load())
 	}
 }
 
@@ -312,6 +312,29 @@ func TestTroubleInARowWaitsLongerAndLongerUntilSomethingBegins(t *testing.T) {
 		away = true
 		if again := trouble(); again > 2*time.Second {
 			t.Errorf("after one that began: %v", again)
+		}
+	})
+}
+
+func TestEngineNeedsNoFeatureOfItsBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plain := &faulty{Store: newMemory(nil), features: func(f *backend.Features) { *f = backend.Features{} }}
+		e := newEngine(t, plain, options{TTL: time.Minute}, ask, act("poll", func(context.Context) error {
+			time.Sleep(3 * time.Minute)
+			return nil
+		}))
+		r := start(t, &e.Client, publish(t, &e.Client, asking), nil, lifecycle.StartOptions{})
+		drain(t, e)
+		asked, err := e.Await(t.Context(), r.ID)
+		if err != nil || asked.Status != run.Waiting {
+			t.Fatalf("awaited %v, %v", asked, err)
+		}
+		if _, err := e.Resolve(t.Context(), r.ID, "q", "yes"); err != nil {
+			t.Fatal(err)
+		}
+		drain(t, e)
+		if done, err := e.Await(t.Context(), r.ID); err != nil || string(done.Output) != `{"answer":"yes"}` {
+			t.Errorf("awaited %v, %v", done, err)
 		}
 	})
 }

@@ -1,5 +1,3 @@
-// Package lifecycle is the engine: it starts runs, claims what is due, executes
-// nodes and commits what came of it.
 package lifecycle
 
 import (

@@ -45,8 +45,8 @@ type vehicle struct {
 	mu       sync.Mutex
 	cause    error // why the vehicle must end
 	finished bool
-	attempts []*attempt // of the superstep in flight
-	pending  int        // attempts that have neither returned nor been given up
+	attempts []attempt // of the superstep in flight
+	pending  int       // attempts that have neither returned nor been given up
 
 	// Of the heartbeat.
 	confirmed  time.Time // local instant at which the claim was last known to be held
@@ -167,8 +167,8 @@ func (v *vehicle) end(cause error) {
 	v.cancel(cause)
 	if executing {
 		v.engine.clock.AfterFunc(v.engine.cfg.NodeGrace, func() {
-			for _, a := range attempts {
-				a.giveUp()
+			for i := range attempts {
+				attempts[i].giveUp()
 			}
 		})
 	}
