@@ -175,7 +175,7 @@ func (g guardState) Version(name string) int64     { return g.d.channel(name).Ve
 // nothingLeft completes a run that has nothing to run and nothing to wait for. A
 // start whose guards failed could not be stored as failed, so that is found here.
 func (m *Machine) nothingLeft(d *Document, now time.Time) Proposal {
-	c := begin(d, now)
+	c := begin(d, now, 2)
 	if d.Seq == 1 && len(d.Edges) == 0 {
 		if f := m.fire(m.started(d, now), []string{graph.Start}); f != nil {
 			return m.fail(d, *f, nil, now)

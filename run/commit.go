@@ -20,11 +20,12 @@ type commit struct {
 	ownState, ownPending, ownInterrupts, ownBarriers bool
 }
 
-func begin(d *Document, now time.Time) *commit {
+// begin copies the document; events is about how many there will be.
+func begin(d *Document, now time.Time, events int) *commit {
 	next := *d
 	next.UpdatedAt = now
 	next.Seq++
-	return &commit{from: d, next: &next, now: now, events: make([]Event, 0, 4)}
+	return &commit{from: d, next: &next, now: now, events: make([]Event, 0, events)}
 }
 
 // emit numbers an event. Its step is the one that the commit found.

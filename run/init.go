@@ -62,7 +62,7 @@ func (m *Machine) Init(in Initial, now time.Time) (Proposal, error) {
 	}
 	c := m.started(d, now)
 	if f := m.fire(c, []string{graph.Start}); f != nil {
-		c = begin(d, now)
+		c = begin(d, now, 3)
 	}
 	fact, schedule := Event{Type: EventRunInitialized}, checkpoint.Schedule{Kind: checkpoint.ReleaseNow}
 	if at := instant(in.StartAt); at.After(now) {
@@ -79,7 +79,7 @@ func (m *Machine) Init(in Initial, now time.Time) (Proposal, error) {
 // started is the commit in which the guards of the start are evaluated: the given
 // inputs have changed.
 func (m *Machine) started(d *Document, now time.Time) *commit {
-	c := begin(d, now)
+	c := begin(d, now, 3)
 	for _, in := range d.Input {
 		if in.Version > 0 {
 			c.next.Changed = append(c.next.Changed, in.Name)

@@ -105,7 +105,7 @@ func (m *Machine) fail(d *Document, f Failure, nodeFacts []Event, now time.Time)
 }
 
 func failed(d *Document, f Failure, nodeFacts []Event, now time.Time) Proposal {
-	c := begin(d, now)
+	c := begin(d, now, len(nodeFacts)+2)
 	for _, e := range nodeFacts {
 		c.emit(e)
 	}

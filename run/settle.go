@@ -146,8 +146,7 @@ func (s *superstep) blamed(f *Failure) []Event {
 
 // commit parks the superstep, or passes its barrier when nothing is left parked.
 func (s *superstep) commit() (Proposal, *Failure) {
-	c := begin(s.from, s.now)
-	c.events = make([]Event, 0, 2*len(s.verdicts)+3)
+	c := begin(s.from, s.now, 2*len(s.verdicts)+3)
 	c.next.Pending = s.stillPending()
 	asked := s.asked()
 	c.ask(asked)

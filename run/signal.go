@@ -90,7 +90,7 @@ const reasonDeadline = "deadline"
 
 // resolve stores and writes an answer.
 func (m *Machine) resolve(d *Document, k int, answer value.Value, reason string, now time.Time) (*commit, error) {
-	c := begin(d, now)
+	c := begin(d, now, 3)
 	q := &c.interrupts()[k]
 	if q.Field != "" {
 		old := c.next.channel(q.Field)
@@ -172,7 +172,7 @@ func Cancel(d *Document, reason string, now time.Time) (p Proposal, changed bool
 	case !CanMove(d.Status, Cancelled):
 		return p, false, invalid("run %s has the status %q, which is never stored", d.ID, d.Status)
 	}
-	c := begin(d, now)
+	c := begin(d, now, 3)
 	c.end(Cancelled)
 	c.next.Reason = reason
 	c.emit(Event{Type: EventRunCancelled, Reason: reason})
