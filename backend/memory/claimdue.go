@@ -74,8 +74,7 @@ func (c *candidates) claim(leased func(*committed)) claim.Batch {
 	defer c.unlock()
 	c.gather()
 	batch := claim.Batch{Now: c.policy.Now}
-	for _, i := range c.selected() {
-		r := c.rows[i]
+	for _, r := range c.selected() {
 		was := r.now.Load()
 		next, poisoned := was.claim.Acquire(c.policy.Now, s.tokens.next(), c.policy.MaxAttempts)
 		graph := was.document.Graph
@@ -146,8 +145,11 @@ func (c *candidates) until(class int) int64 {
 	return now - c.policy.TTL.Microseconds() - 1
 }
 
-// admit reports whether runs of a lane may be taken, as things stand.
+// admit tells whether runs of a lane may be taken, as things stand; nil is all lanes.
 func (c *candidates) admit(class int) func(*lane) bool {
+	if c.room == nil && len(c.policy.Filter.Graphs) == 0 {
+		return nil
+	}
 	return func(l *lane) bool {
 		if class == byWake && c.room != nil && c.roomOf(l.owner) <= 0 {
 			return false
@@ -207,13 +209,9 @@ func (c *candidates) gatherNamed() {
 }
 
 // selected are the candidates that are taken, by claim.Select where there is a choice.
-func (c *candidates) selected() []int {
+func (c *candidates) selected() []*row {
 	if len(c.rows) <= c.policy.Limit && c.room == nil {
-		all := make([]int, len(c.rows))
-		for i := range all {
-			all[i] = i
-		}
-		return all
+		return c.rows
 	}
 	list := make([]claim.Candidate, len(c.rows))
 	for i, r := range c.rows {
@@ -223,7 +221,12 @@ func (c *candidates) selected() []int {
 			list[i].At = st.ClaimedAt
 		}
 	}
-	return claim.Select(list, c.policy, c.held())
+	taken := claim.Select(list, c.policy, c.held())
+	rows := make([]*row, len(taken))
+	for i, k := range taken {
+		rows[i] = c.rows[k]
+	}
+	return rows
 }
 
 // held tells how many claims an owner of a candidate holds.

@@ -26,7 +26,7 @@ func (s *Store) refresh(ctx context.Context, id string, token claim.Token, now t
 	}
 	s.yield("refresh: found")
 	lost := backend.ErrClaimLost
-	err := s.changeClaim(ctx, r, acquire, func(was *snapshot) (claim.State, bool) {
+	_, err := s.changeClaim(ctx, r, acquire, func(was *snapshot) (claim.State, bool) {
 		next, err := was.claim.Refresh(token, now)
 		lost = err
 		return next, err == nil
@@ -53,10 +53,9 @@ func (s *Store) ReleaseClaim(ctx context.Context, id string, token claim.Token, 
 	}
 	p.Now = s.clock.or(p.Now)
 	s.yield("release: found")
-	err = s.changeClaim(ctx, r, (*lock).acquire, func(was *snapshot) (claim.State, bool) {
+	err = s.changeWake(ctx, r, func(was *snapshot) (claim.State, bool) {
 		return was.claim.Release(token, p)
 	})
-	s.watchers.announce()
 	s.yield("release: done")
 	return err
 }
@@ -82,11 +81,10 @@ func (s *Store) AbandonClaim(ctx context.Context, id string, token claim.Token, 
 	}
 	s.yield("abandon: found")
 	done := claim.Stale
-	err = s.changeClaim(ctx, r, (*lock).acquire, func(was *snapshot) (next claim.State, changed bool) {
+	err = s.changeWake(ctx, r, func(was *snapshot) (next claim.State, changed bool) {
 		next, done = was.claim.Abandon(token, was.document.Seq, p)
 		return next, done != claim.Stale
 	})
-	s.watchers.announce()
 	s.yield("abandon: done")
 	return done, err
 }
@@ -106,7 +104,7 @@ func (s *Store) RetryPoisonedRun(ctx context.Context, scope backend.Scope, id st
 	now = s.clock.or(claim.Instant(now))
 	s.yield("retry: found")
 	answer := backend.ErrNotFound
-	err = s.changeClaim(ctx, r, (*lock).acquire, func(was *snapshot) (claim.State, bool) {
+	err = s.changeWake(ctx, r, func(was *snapshot) (claim.State, bool) {
 		if was.document.Status.Terminal() {
 			answer = backend.ErrInactiveRun
 			return claim.State{}, false
@@ -114,7 +112,6 @@ func (s *Store) RetryPoisonedRun(ctx context.Context, scope backend.Scope, id st
 		answer = nil
 		return was.claim.Recover(now)
 	})
-	s.watchers.announce()
 	s.yield("retry: done")
 	if err != nil {
 		return err
@@ -122,24 +119,33 @@ func (s *Store) RetryPoisonedRun(ctx context.Context, scope backend.Scope, id st
 	return answer
 }
 
+// changeWake is changeClaim for what may make the run due, or poison it: it is announced.
+func (s *Store) changeWake(ctx context.Context, r *row, change func(*snapshot) (claim.State, bool)) error {
+	changed, err := s.changeClaim(ctx, r, (*lock).acquire, change)
+	if changed {
+		s.watchers.announce()
+	}
+	return err
+}
+
 // changeClaim changes the claim of a run and nothing else (clause A5), if change says so.
 // For a run that was pruned, change is not called.
-func (s *Store) changeClaim(ctx context.Context, r *row, acquire func(*lock, context.Context) error, change func(*snapshot) (claim.State, bool)) error {
+func (s *Store) changeClaim(ctx context.Context, r *row, acquire func(*lock, context.Context) error, change func(*snapshot) (claim.State, bool)) (changed bool, err error) {
 	if err := acquire(&r.lock, ctx); err != nil {
-		return err
+		return false, err
 	}
 	defer r.lock.release()
 	was := r.now.Load()
 	if was == nil {
-		return nil
+		return false, nil
 	}
 	next, changed := change(was)
 	if !changed {
-		return nil
+		return false, nil
 	}
 	r.now.Store(&snapshot{committed: was.committed, claim: next})
 	s.due.mu.Lock()
 	s.due.set(r, &was.graph.due, &next)
 	s.due.mu.Unlock()
-	return nil
+	return true, nil
 }

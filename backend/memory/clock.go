@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -10,7 +11,12 @@ import (
 // clock below it does.
 type clock struct {
 	read func() time.Time
-	last atomic.Int64 // the latest answer, in microseconds; 0 before the first
+	last atomic.Int64 // the latest answer, in microseconds
+}
+
+func (c *clock) start(read func() time.Time) {
+	c.read = read
+	c.last.Store(math.MinInt64)
 }
 
 func (c *clock) now() time.Time {

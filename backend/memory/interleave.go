@@ -67,7 +67,7 @@ func (c *candidates) turns() []turn {
 			if i >= len(heap.lanes) || heap.head(i).at > until {
 				return
 			}
-			if l := heap.lanes[i]; admit(l) {
+			if l := heap.lanes[i]; admit == nil || admit(l) {
 				due = append(due, dueLane{lane: l, class: class})
 			}
 			visit(2*i + 1)

@@ -85,10 +85,10 @@ func New(opts Options) *Store {
 	if s.yield == nil {
 		s.yield = func(string) {}
 	}
-	s.clock.read = opts.Now
-	if s.clock.read == nil {
-		s.clock.read = time.Now
+	if opts.Now == nil {
+		opts.Now = time.Now
 	}
+	s.clock.start(opts.Now)
 	s.tokens.make = opts.NewToken
 	if s.tokens.make == nil {
 		s.tokens.make = randomTokens()

@@ -189,6 +189,36 @@ func TestX5ValuesCoalesceAndTheChannelEndsWithTheStore(t *testing.T) {
 	}
 }
 
+func TestX5WhatChangedNothingWakesNobody(t *testing.T) {
+	s := memory.New(memory.Options{})
+	ref := publish(t, s, backend.Tenantless(), "g")
+	documents := fill(t, s, backend.Tenantless(), ref, 1)
+	batch, err := s.ClaimDue(t.Context(), policy(at(time.Hour), 1))
+	must(t, err)
+	l := batch.Leases[0]
+	woken, err := s.Subscribe(t.Context())
+	must(t, err)
+	<-woken // live
+	must(t, s.RefreshClaim(t.Context(), l.Run, l.Token, at(time.Hour)))
+	must(t, s.ReleaseClaim(t.Context(), l.Run, "stale", claim.ReleasePolicy{}))
+	_, err = s.AbandonClaim(t.Context(), l.Run, "stale", claim.AbandonPolicy{MaxAbandons: 1})
+	must(t, err)
+	must(t, s.RetryPoisonedRun(t.Context(), backend.System(), l.Run, epoch))
+	_, err = s.Commit(t.Context(), backend.System(), completion(documents[l.Run], "stale", epoch))
+	if !errors.Is(err, checkpoint.ErrStaleFence) {
+		t.Errorf("a stale commit answered %v", err)
+	}
+	_, err = s.MutateRun(t.Context(), backend.System(), l.Run, "c", func(*run.Document) (backend.Mutation, error) { return backend.Mutation{}, nil })
+	must(t, err)
+	select {
+	case <-woken:
+		t.Error("somebody was woken")
+	default:
+	}
+	must(t, s.ReleaseClaim(t.Context(), l.Run, l.Token, claim.ReleasePolicy{}))
+	<-woken
+}
+
 func TestA7TokensOfTheStoreAreULIDsAndDiffer(t *testing.T) {
 	s := memory.New(memory.Options{})
 	ref := publish(t, s, backend.Tenantless(), "g")

@@ -6,7 +6,7 @@ type walk struct {
 	index *dueIndex
 	class int
 	until int64            // the last instant that is due
-	admit func(*lane) bool // asked for each run; a lane that is not admitted is left out as a whole
+	admit func(*lane) bool // asked for each run, unless nil; a lane that is not admitted is left out as a whole
 	nodes []node           // what comes next is one of these: a heap
 }
 
@@ -39,7 +39,7 @@ func (x *dueIndex) overLanes(class int, until int64, admit func(*lane) bool, lan
 
 // peek is the next run; ok is false when no more are due.
 func (w *walk) peek() (e entry, ok bool) {
-	for len(w.nodes) > 0 && !w.admit(w.nodes[0].lane) {
+	for w.admit != nil && len(w.nodes) > 0 && !w.admit(w.nodes[0].lane) {
 		n := w.pop()
 		w.reachLanesBelow(n)
 	}
