@@ -117,7 +117,7 @@ func TestDrainServesEveryOwner(t *testing.T) {
 func TestDrainEndsWithTheErrorOfABackendThatCannotBeClaimedFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panicking := &faulty{Store: newMemory(nil), fail: func(string, bool) error { panic("no claims today") }}
-		if _, err := newEngine(t, panicking, options{}).Drain(t.Context(), lifecycle.DrainOptions{}); err == nil || !strings.Contains(err.Error(), "no claims today") {
+		if _, err := newEngine(t, panicking, options{}).Drain(t.Context(), lifecycle.DrainOptions{}); err == nil || !strings.Contains(err.Error(), "the backend panicked: a value of type string") {
 			t.Errorf("a backend that panics: %v", err)
 		}
 		for _, bad := range []error{backend.ErrClosed, transient("claim")} {

@@ -120,22 +120,6 @@ func wantStatus(t testing.TB, r *lifecycle.Run, want run.Status) {
 	}
 }
 
-// eventTypes lists what a run's history tells, without the checkpoints.
-func eventTypes(t testing.TB, c *lifecycle.Client, id string) []run.EventType {
-	t.Helper()
-	page, err := c.Events(context.Background(), id, backend.EventQuery{Limit: backend.MaxLimit})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []run.EventType
-	for _, e := range page.Events {
-		if e.Type != run.EventCheckpointCommitted {
-			out = append(out, e.Type)
-		}
-	}
-	return out
-}
-
 // faulty is a store in which every operation can be made to fail: fail is asked before and
 // after the inner operation took effect.
 type faulty struct {

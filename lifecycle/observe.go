@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 
 	"github.com/belay-run/belay/run"
 )
@@ -33,8 +34,17 @@ func (e *Engine) guard(hook, runID string, call func()) {
 	defer func() {
 		if r := recover(); r != nil {
 			e.log.LogAttrs(context.Background(), slog.LevelError, "belay: a hook panicked",
-				slog.String("hook", hook), slog.String(keyRun, runID), slog.String(keyError, fmt.Sprintf("%T", r)))
+				slog.String("hook", hook), slog.String(keyRun, runID), slog.String(keyError, panicText(r)))
 		}
 	}()
 	call()
+}
+
+// panicText is what a panic's value says when the runtime made it, and its type when somebody
+// else did: that could show data.
+func panicText(r any) string {
+	if err, ok := r.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("a value of type %T", r)
 }

@@ -83,7 +83,7 @@ func (s *session) carryOn(v *vehicle) {
 func (s *session) shield(v *vehicle, drive func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			v.broken(fmt.Errorf("belay: driving the run panicked: %v\n%s", r, debug.Stack()))
+			v.broken(fmt.Errorf("belay: driving the run panicked: %s\n%s", panicText(r), debug.Stack()))
 		}
 	}()
 	drive()
@@ -176,7 +176,7 @@ func (s *session) claim(limit int, prefer claim.Class) (vehicles []*vehicle, poi
 	e := s.engine
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("belay: the backend panicked: %v", r)
+			err = fmt.Errorf("belay: the backend panicked: %s\n%s", panicText(r), debug.Stack())
 		}
 	}()
 	policy := claim.Policy{

@@ -207,8 +207,12 @@ func (v *vehicle) lost(reason string) {
 // finish frees what the vehicle holds here. The claim has been dealt with.
 func (v *vehicle) finish() {
 	v.mu.Lock()
+	again := v.finished
 	v.finished = true
 	v.mu.Unlock()
+	if again {
+		return
+	}
 	v.engine.beat.drop(v)
 	v.cancel(context.Canceled)
 	v.session.finished(v)
