@@ -94,7 +94,7 @@ func explain(info backend.Info, h holder, now time.Time, again func(words ...str
 	case stateScheduled:
 		x.scheduled()
 	case stateClaimed:
-		x.say("It is held by %s, which took it or last gave a sign of life at %s.", h, x.at(info.ClaimedAt))
+		x.say("It is held by %s; the last sign of life came at %s.", h, x.at(info.ClaimedAt))
 		x.say("Its claim expires at %s unless it is refreshed before; from then on any process may take the run over. "+
 			"(A claim lasts %s here; a service may use another time.)", x.at(info.ClaimedAt.Add(claimTTL)), claimTTL)
 		x.work()
@@ -103,7 +103,7 @@ func explain(info backend.Info, h holder, now time.Time, again func(words ...str
 		}
 		x.resume("wait for it, and go on with it then")
 	case stateExpired:
-		x.say("It was held by %s, which gave its last sign of life at %s.", h, x.at(info.ClaimedAt))
+		x.say("It was held by %s; the last sign of life came at %s.", h, x.at(info.ClaimedAt))
 		x.say("Its claim has expired: the next process that looks for work takes the run over, after its last checkpoint.")
 		x.work()
 		x.resume("take it over")
@@ -212,7 +212,7 @@ func (x *explainer) work() {
 		}
 	}
 	if len(nodes) > 0 {
-		x.say("Superstep %d runs %s.", d.Step, listing(nodes))
+		x.say("Superstep %d executes %s.", d.Step, listing(nodes))
 	}
 	if n := x.info.Attempts; n > 0 && x.info.Poison.At.IsZero() {
 		x.say("It was launched %s since its last checkpoint; after %d launches without one it is poisoned.", times(int64(n)), maxAttempts)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/belay-run/belay/backend"
@@ -12,11 +13,31 @@ import (
 )
 
 // noting is a store that keeps, beside each claim it hands out, which process has it, so that
-// another process can tell whether it is gone. The note is written with the claim in hand: one who
-// only waits for a run never stands in it.
+// another process can tell whether it is gone. The note holds the claim's token: it says nothing
+// about a claim that somebody took later without leaving a note, as services do.
 type noting struct {
 	*sqlite.Store
-	self sqlite.Driver
+	self process
+}
+
+// process tells a process from others.
+type process struct {
+	host string // with the namespace of its number, where there are several on one host; "" when unknown
+	pid  int
+}
+
+// note is what is kept of a claim. The host's column has the token behind a space, which is in
+// no host's name.
+func (p process) note(token claim.Token) sqlite.Driver {
+	return sqlite.Driver{Host: p.host + " " + string(token), PID: p.pid}
+}
+
+func readNote(d sqlite.Driver) (process, claim.Token) {
+	host, token := d.Host, ""
+	if i := strings.LastIndexByte(d.Host, ' '); i >= 0 {
+		host, token = d.Host[:i], d.Host[i+1:]
+	}
+	return process{host, d.PID}, claim.Token(token)
 }
 
 // Features declares the store's, with claims that pass through here.
@@ -47,7 +68,7 @@ func (n *noting) ClaimDueDocuments(ctx context.Context, p claim.Policy) (backend
 // note writes the notes, or gives the claims back.
 func (n *noting) note(ctx context.Context, leases []claim.Lease) error {
 	for _, lease := range leases {
-		if err := n.NoteDriver(ctx, lease.Run, n.self); err != nil {
+		if err := n.NoteDriver(ctx, lease.Run, n.self.note(lease.Token)); err != nil {
 			for _, back := range leases {
 				err = errors.Join(err, n.ReleaseClaim(ctx, back.Run, back.Token, claim.ReleasePolicy{Refund: true}))
 			}
@@ -57,9 +78,10 @@ func (n *noting) note(ctx context.Context, leases []claim.Lease) error {
 	return nil
 }
 
-// holder is the process that took a run's claim last, as far as it can be known.
+// holder is the process that holds a run's claim, as far as it can be known.
 type holder struct {
-	sqlite.Driver
+	process
+	token  claim.Token
 	known  bool // it left a note
 	here   bool // it ran on this host
 	living bool // only with here
@@ -73,14 +95,14 @@ func (h holder) String() string {
 	case !h.known:
 		return "a process that left no note"
 	case !h.here:
-		return fmt.Sprintf("process %d on %s", h.PID, h.Host)
+		return fmt.Sprintf("process %d on %s", h.pid, h.host)
 	case h.living:
-		return fmt.Sprintf("process %d on this host, which is alive", h.PID)
+		return fmt.Sprintf("process %d on this host, which is alive", h.pid)
 	}
-	return fmt.Sprintf("process %d on this host, which is gone", h.PID)
+	return fmt.Sprintf("process %d on this host, which is gone", h.pid)
 }
 
-// holder looks up who took a run's claim last.
+// holder looks up who holds a run.
 func (s *store) holder(ctx context.Context, id string) (holder, error) {
 	if s.lite == nil {
 		return holder{}, nil
@@ -92,30 +114,33 @@ func (s *store) holder(ctx context.Context, id string) (holder, error) {
 	if err != nil {
 		return holder{}, err
 	}
+	h := holder{known: true}
+	h.process, h.token = readNote(d)
+	// A refresh as of long ago changes nothing, and tells whether the claim is still the one of the note.
+	err = s.lite.RefreshClaim(ctx, id, h.token, time.Unix(0, 0))
+	if errors.Is(err, claim.ErrClaimLost) || errors.Is(err, claim.ErrInvalidArgument) {
+		return holder{}, nil
+	}
+	if err != nil {
+		return holder{}, err
+	}
 	self := thisProcess()
-	h := holder{Driver: d, known: true, here: d.Host != "" && d.Host == self.Host}
+	h.here = h.host != "" && h.host == self.host
 	// A number that is this process's own now was another's.
-	h.living = h.here && d.PID != self.PID && alive(d.PID)
+	h.living = h.here && h.pid != self.pid && alive(h.pid)
 	return h, nil
 }
 
-// takeOver ends the claim of a process that is known to be gone, so that the run is due at once.
-func (s *store) takeOver(ctx context.Context, id string) error {
-	batch, err := s.ClaimDue(ctx, claim.Policy{
-		Limit: 1, MaxAttempts: maxAttempts, Prefer: claim.Expired, Filter: claim.Filter{Runs: []string{id}},
-	})
-	if err != nil {
-		return err
-	}
-	for _, lease := range batch.Leases {
-		err = errors.Join(err, s.ReleaseClaim(ctx, lease.Run, lease.Token, claim.ReleasePolicy{Refund: true}))
-	}
-	return err
+// takeOver ends the claim of a process that is known to be gone, and no other's, so that the run is
+// due at once. The launch that came to nothing stays counted.
+func (s *store) takeOver(ctx context.Context, id string, h holder) error {
+	return s.ReleaseClaim(ctx, id, h.token, claim.ReleasePolicy{})
 }
 
 // What the engines of this command use. They are those of an engine that is not configured otherwise.
 const (
-	claimTTL    = time.Minute
-	maxAttempts = 5
-	maxAbandons = 20
+	claimTTL        = time.Minute
+	maxAttempts     = 5
+	maxAbandons     = 20
+	shutdownTimeout = 10 * time.Second
 )

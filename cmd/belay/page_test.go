@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 //go:generate go test . -run ^TestThePageOfCommandsIsCurrent$ -write
@@ -75,9 +76,12 @@ func page(root *cobra.Command) []byte {
 		if cmd.Example != "" {
 			fmt.Fprintf(&b, "\nExamples:\n\n%s\n", block(cmd.Example))
 		}
-		// Those of parents too: a flag that counts is listed where it is looked for.
-		if flags := cmd.LocalFlags().FlagUsages() + cmd.InheritedFlags().FlagUsages(); flags != "" {
-			fmt.Fprintf(&b, "\nFlags:\n\n%s\n", block(flags))
+		// Those of parents too: a flag is listed wherever it counts.
+		flags := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
+		flags.AddFlagSet(cmd.LocalFlags())
+		flags.AddFlagSet(cmd.InheritedFlags())
+		if flags.HasFlags() {
+			fmt.Fprintf(&b, "\nFlags:\n\n%s\n", block(flags.FlagUsages()))
 		}
 		if cmd.HasSubCommands() {
 			fmt.Fprintf(&b, "\nCommands:\n\n")

@@ -6,21 +6,19 @@ import (
 	"errors"
 	"os"
 	"syscall"
-
-	"github.com/belay-run/belay/backend/sqlite"
 )
 
 // thisProcess is what tells this process from others. Where process numbers are kept apart from
 // those of the host, as in a container, the host's name says so.
-func thisProcess() sqlite.Driver {
+func thisProcess() process {
 	host, err := os.Hostname()
 	if err != nil {
-		return sqlite.Driver{PID: os.Getpid()}
+		return process{pid: os.Getpid()}
 	}
 	if namespace, err := os.Readlink("/proc/self/ns/pid"); err == nil {
 		host += " " + namespace
 	}
-	return sqlite.Driver{Host: host, PID: os.Getpid()}
+	return process{host, os.Getpid()}
 }
 
 // alive reports whether a process of this host runs.

@@ -1,18 +1,14 @@
 package main
 
-import (
-	"os"
-
-	"github.com/belay-run/belay/backend/sqlite"
-)
+import "os"
 
 // thisProcess is what tells this process from others.
-func thisProcess() sqlite.Driver {
+func thisProcess() process {
 	host, err := os.Hostname()
 	if err != nil {
-		return sqlite.Driver{PID: os.Getpid()}
+		return process{pid: os.Getpid()}
 	}
-	return sqlite.Driver{Host: host, PID: os.Getpid()}
+	return process{host, os.Getpid()}
 }
 
 // alive reports whether a process of this host runs.

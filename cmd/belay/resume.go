@@ -37,12 +37,12 @@ func resumeRun(ctx context.Context, place *location, opts runOptions) (err error
 		place: place, store: s, engine: engine, client: clientOf(engine, info.Owner), run: info.Document.ID,
 		answers: answers, progress: progress,
 	}
-	if info.Document.Status.Terminal() {
+	if info.Document.Status.Terminal() || !info.Poison.At.IsZero() {
 		r, err := d.client.Inspect(ctx, d.run)
 		if err != nil {
 			return err
 		}
-		t.say("run %s of %s has ended already", d.run, info.Document.Graph.ID)
+		t.say("run %s of %s does not go on", d.run, info.Document.Graph.ID)
 		return d.outcome(ctx, r)
 	}
 	if err := d.canRun(ctx, info, answers); err != nil {
@@ -57,7 +57,7 @@ func resumeRun(ctx context.Context, place *location, opts runOptions) (err error
 			return usage(fmt.Errorf("run %s is held by %s: it is not known to be gone", d.run, h),
 				"end it, or wait until its claim expires: "+place.again("run", "--resume", d.run))
 		}
-		if err := s.takeOver(ctx, d.run); err != nil {
+		if err := s.takeOver(ctx, d.run, h); err != nil {
 			return err
 		}
 		t.say("taken over from %s", h)

@@ -122,12 +122,13 @@ func startRun(ctx context.Context, place *location, path string, opts runOptions
 // newEngine makes the engine of a command. progress may be nil.
 func newEngine(s *store, progress *progress) (*belay.Engine, error) {
 	cfg := belay.Config{
-		Backend:     s.Store,
-		Nodes:       std.Register(node.NewRegistry()),
-		Logger:      slog.New(slog.DiscardHandler),
-		TTL:         claimTTL,
-		MaxAttempts: maxAttempts,
-		MaxAbandons: maxAbandons,
+		Backend:         s.Store,
+		Nodes:           std.Register(node.NewRegistry()),
+		Logger:          slog.New(slog.DiscardHandler),
+		TTL:             claimTTL,
+		MaxAttempts:     maxAttempts,
+		MaxAbandons:     maxAbandons,
+		ShutdownTimeout: shutdownTimeout,
 	}
 	if progress != nil {
 		cfg.Observe = progress.observe
@@ -156,11 +157,7 @@ const (
 
 // toTheEnd drives the run and prints how it stands.
 func (d *driver) toTheEnd(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() {
-		d.progress.say("stopping: what runs now has 10s to finish; interrupt again to end it at once")
-	})
 	r, err := d.drive(ctx)
-	stop()
 	d.progress.end()
 	if err != nil {
 		return err
@@ -170,7 +167,7 @@ func (d *driver) toTheEnd(ctx context.Context) error {
 
 func (d *driver) drive(ctx context.Context) (*belay.Run, error) {
 	for {
-		_, err := d.engine.Drain(ctx, belay.DrainOptions{Runs: []string{d.run}})
+		err := d.drain(ctx)
 		if err != nil && ctx.Err() == nil {
 			return nil, err
 		}
@@ -203,6 +200,20 @@ func (d *driver) drive(ctx context.Context) (*belay.Run, error) {
 			}
 		}
 	}
+}
+
+// drain drives what is due of the run. When it is interrupted it says what it waits for.
+func (d *driver) drain(ctx context.Context) error {
+	said := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(said)
+		d.progress.say("stopping: what runs now has %s to finish; interrupt again to end it at once", shutdownTimeout)
+	})
+	_, err := d.engine.Drain(ctx, belay.DrainOptions{Runs: []string{d.run}})
+	if !stop() {
+		<-said
+	}
+	return err
 }
 
 // tellHolder says, once for each that takes it, which other process holds the run.

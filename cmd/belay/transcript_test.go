@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -12,18 +15,39 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+
+	"github.com/belay-run/belay/backend/sqlite"
+	"github.com/belay-run/belay/claim"
 )
 
 // TestTranscripts runs command lines and compares what they print, and their exit codes, with
 // what testdata says. The commands of one file share a data directory. Words are separated by
-// spaces; there is no quoting. RUN1 is the first run that was seen in a file, RUN2 the
-// next; DATA is the data directory, INSTANT and SPAN stand for what is another one each time.
+// spaces; there is no quoting.
+//
+//	belay [interrupt=WORD]    a command line; it is interrupted when it says the word
+//	hold run=ID by=WHO age=D  claims the run, as a process that is gone, living, elsewhere or unknown
+//	sql                       changes the database behind belay's back
+//
+// RUN1 is the first run that was seen in a file, RUN2 the next; DATA is the data directory;
+// INSTANT, SPAN and PID stand for what is another one each time.
 func TestTranscripts(t *testing.T) {
-	for _, name := range []string{"graph", "run", "runs", "store"} {
+	for _, name := range []string{"graph", "run", "runs", "held", "store"} {
 		t.Run(name, func(t *testing.T) {
-			s := &script{t: t, data: t.TempDir()}
+			s := &script{data: t.TempDir()}
 			datadriven.RunTest(t, "testdata/"+name, func(t *testing.T, d *datadriven.TestData) string {
-				return s.run(d.Input)
+				s.t = t
+				switch d.Cmd {
+				case "belay":
+					word := ""
+					d.MaybeScanArgs(t, "interrupt", &word)
+					return s.run(d.Input, word)
+				case "hold":
+					return s.hold(d)
+				case "sql":
+					return s.sql(d.Input)
+				}
+				d.Fatalf(t, "unknown command %s", d.Cmd)
+				return ""
 			})
 		})
 	}
@@ -36,14 +60,31 @@ type script struct {
 	runs []string
 }
 
-func (s *script) run(line string) string {
+// interrupter is a terminal on which somebody interrupts at a word.
+type interrupter struct {
+	bytes.Buffer
+	word      string
+	interrupt func()
+}
+
+func (i *interrupter) Write(p []byte) (int, error) {
+	if i.word != "" && bytes.Contains(p, []byte(i.word)) {
+		i.interrupt()
+	}
+	return i.Buffer.Write(p)
+}
+
+func (s *script) run(line, word string) string {
 	s.t.Helper()
 	line = strings.ReplaceAll(line, "DATA", s.data)
 	for i, id := range s.runs {
 		line = strings.ReplaceAll(line, fmt.Sprintf("RUN%d", i+1), id)
 	}
-	var out, errs bytes.Buffer
-	code := execute(context.Background(), strings.Split(line, " "), &terminal{
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var out bytes.Buffer
+	errs := interrupter{word: word, interrupt: cancel}
+	code := execute(ctx, strings.Split(line, " "), &terminal{
 		in: strings.NewReader(`{"name":"Grace"}`), out: &out, err: &errs, now: time.Now,
 		getenv: func(name string) string { return map[string]string{"XDG_DATA_HOME": s.data}[name] },
 	})
@@ -58,11 +99,82 @@ func (s *script) run(line string) string {
 	return s.mask(b.String())
 }
 
+func (s *script) file() string { return filepath.Join(s.data, "belay", "belay.db") }
+
+func (s *script) hold(d *datadriven.TestData) string {
+	var id, who, age string
+	d.ScanArgs(s.t, "run", &id)
+	d.ScanArgs(s.t, "by", &who)
+	d.ScanArgs(s.t, "age", &age)
+	ago, err := time.ParseDuration(age)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	lite, err := sqlite.Open(s.t.Context(), s.file(), sqlite.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer lite.Close()
+	batch, err := lite.ClaimDue(s.t.Context(), claim.Policy{
+		TTL: claimTTL, Limit: 1, MaxAttempts: maxAttempts, Filter: claim.Filter{Runs: []string{id}},
+	})
+	if err != nil || len(batch.Leases) != 1 {
+		s.t.Fatalf("%v, %v", batch, err)
+	}
+	driver := thisProcess()
+	switch who {
+	case "gone":
+		driver.pid = gonePID(s.t)
+	case "living":
+		driver.pid = os.Getppid()
+	case "elsewhere":
+		driver.host = "elsewhere"
+	}
+	if who != "unknown" {
+		if err := lite.NoteDriver(s.t.Context(), id, driver.note(batch.Leases[0].Token)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return s.sql(fmt.Sprintf("update belay_runs set claimed_at = claimed_at - %d where id = '%s'", ago.Microseconds(), id))
+}
+
+// gonePID is the number of a process that has ended.
+func gonePID(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
+}
+
+func (s *script) sql(statement string) string {
+	db, err := sql.Open("sqlite", s.file())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(s.t.Context(), "pragma ignore_check_constraints = 1"); err != nil {
+		s.t.Fatal(err)
+	}
+	done, err := db.ExecContext(s.t.Context(), statement)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	n, err := done.RowsAffected()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return count(int(n), "row") + "\n"
+}
+
 var (
 	ulid    = regexp.MustCompile(`\b01[0-9A-HJKMNP-TV-Z]{24}\b`)
 	instant = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	number  = regexp.MustCompile(`process \d+`)
 	size    = regexp.MustCompile(`\d+ bytes, verified`)
-	away    = regexp.MustCompile(`\((in )?[\dhms]+( ago)?\)`)
+	away    = regexp.MustCompile(`\((in )?([\dhms]+|\d+ days)( ago)?\)`)
 )
 
 // mask replaces what is another one each time. Padding behind what is masked stays as it was, since
@@ -78,6 +190,7 @@ func (s *script) mask(text string) string {
 		return "RUN" + strconv.Itoa(len(s.runs))
 	})
 	text = strings.ReplaceAll(text, filepath.ToSlash(s.data), "DATA")
+	text = number.ReplaceAllString(text, "process PID")
 	text = instant.ReplaceAllString(text, "INSTANT")
 	text = size.ReplaceAllString(text, "N bytes, verified")
 	return away.ReplaceAllString(text, "(SPAN)")
