@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/belay-run/belay/checkpoint"
+	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/run"
 	"github.com/belay-run/belay/value"
@@ -134,6 +135,20 @@ func TestSizesAreLimitedToTheByte(t *testing.T) {
 		err = checkEventSize(&e, value.Limits{EventPayload: len(event) + room})
 		if tooLarge := errors.Is(err, value.ErrTooLarge); tooLarge != (room < 0) {
 			t.Errorf("an event of %d bytes under a limit of %d answered %v", len(event), len(event)+room, err)
+		}
+	}
+}
+
+func TestAnInstantIsRecognized(t *testing.T) {
+	now := time.Now()
+	for _, at := range []time.Time{
+		{},
+		now, now.UTC(), now.Round(0), now.Truncate(time.Microsecond), now.UTC().Truncate(time.Microsecond),
+		now.UTC().Truncate(time.Second), time.Unix(0, 0), time.Unix(0, 0).UTC(), time.UnixMicro(-1).UTC(), time.Unix(0, -1).UTC(),
+		time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC), time.Date(2031, 1, 1, 0, 0, 0, 0, time.FixedZone("", 0)),
+	} {
+		if got, want := isInstant(at), at == claim.Instant(at); got != want {
+			t.Errorf("%v is an instant: %v, want %v", at, got, want)
 		}
 	}
 }
