@@ -114,7 +114,7 @@ func startRun(ctx context.Context, place *location, path string, opts runOptions
 	if err != nil {
 		return err
 	}
-	t.say("run %s of %s", r.ID, ref.ID)
+	progress.say("run %s of %s", r.ID, ref.ID)
 	d := driver{place: place, store: s, engine: engine, client: &engine.Client, run: r.ID, answers: answers, progress: progress}
 	return d.toTheEnd(ctx)
 }

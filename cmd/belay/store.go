@@ -158,6 +158,9 @@ func forCommandLine(err error) error {
 		remedy, _, _ = strings.Cut(remedy, option)
 	}
 	refused.Remedy = ""
+	if info, err := os.Stat(filepath.Dir(e.Path)); e.Problem == sqlite.ProblemPermissions && err == nil && info.Mode()&fs.ModeSticky != 0 {
+		remedy = "that directory is everyone's: name a file in one of your own"
+	}
 	code := exitInfrastructure
 	switch e.Problem {
 	case sqlite.ProblemPath, sqlite.ProblemNoDirectory, sqlite.ProblemNotDatabase, sqlite.ProblemForeign:
