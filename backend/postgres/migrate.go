@@ -1,0 +1,303 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// oldestServer is the oldest version that is tested, as server_version_num says it.
+const oldestServer = 130000
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// Migrations are the files that bring a schema up to date, in the order of their names.
+// They name the schema as psql interpolates a variable: psql -v schema=belay -f FILE. A
+// schema that was migrated by hand needs the ledger too; Open keeps it.
+func Migrations() fs.FS {
+	sub, err := fs.Sub(migrationFiles, "migrations")
+	if err != nil {
+		return migrationFiles
+	}
+	return sub
+}
+
+// migration is one step of the schema, forward only.
+type migration struct {
+	number int64
+	name   string
+	text   string
+	hash   string
+	// from is the oldest schema whose programs still work with this one: the previous
+	// release's must, so that a fleet can roll.
+	from int64
+}
+
+// compatibleFrom is the line of a migration that says what from is; without it, the
+// migration breaks nothing.
+const compatibleFrom = "-- compatible from: "
+
+func loadMigrations() ([]migration, error) {
+	entries, err := migrationFiles.ReadDir("migrations")
+	if err != nil {
+		return nil, err
+	}
+	var all []migration
+	for _, e := range entries {
+		text, err := migrationFiles.ReadFile("migrations/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		m, err := newMigration(e.Name(), string(text))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b migration) int { return cmp.Compare(a.number, b.number) })
+	return all, nil
+}
+
+func newMigration(name, text string) (migration, error) {
+	digits, _, _ := strings.Cut(name, "_")
+	number, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return migration{}, fmt.Errorf("migration %s has no number: %w", name, err)
+	}
+	sum := sha256.Sum256([]byte(text))
+	m := migration{number: number, name: name, text: text, hash: hex.EncodeToString(sum[:]), from: 1}
+	for line := range strings.Lines(text) {
+		if from, ok := strings.CutPrefix(line, compatibleFrom); ok {
+			if m.from, err = strconv.ParseInt(strings.TrimSpace(from), 10, 64); err != nil {
+				return migration{}, fmt.Errorf("migration %s: %w", name, err)
+			}
+		}
+	}
+	return m, nil
+}
+
+// ledger is where the migrations that were applied are kept.
+const ledger = `create table if not exists :"schema".migrations (
+  number bigint not null,
+  name text collate "C" not null,
+  sha256 text collate "C" not null,
+  compatible_from bigint not null,
+  applied_at timestamptz not null,
+  constraint migrations_key primary key (number)
+)`
+
+// setUp refuses what it must not touch, then migrates.
+func (s *Store) setUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.SetupTimeout)
+	defer cancel()
+	all, err := loadMigrations()
+	if err != nil {
+		return err
+	}
+	if err := s.checkServer(ctx); err != nil {
+		return s.explain(err)
+	}
+	missing, err := s.missing(ctx, s.pool, all)
+	if err == nil && len(missing) > 0 {
+		if s.opts.VerifyOnly {
+			err = s.outdated(missing)
+		} else {
+			err = s.migrate(ctx, all)
+		}
+	}
+	return s.explain(err)
+}
+
+func (s *Store) checkServer(ctx context.Context) error {
+	var version int64
+	var encoding string
+	const ask = "select current_setting('server_version_num')::bigint, current_setting('server_encoding')"
+	if err := s.pool.QueryRow(ctx, ask).Scan(&version, &encoding); err != nil {
+		return err
+	}
+	switch {
+	case version < oldestServer:
+		return &SetupError{
+			Problem: ProblemVersion, Err: fmt.Errorf("the server is version %d, the oldest one is %d", version/10000, oldestServer/10000),
+			Remedy: "use a newer server",
+		}
+	case encoding != "UTF8":
+		return &SetupError{
+			Problem: ProblemEncoding, Err: fmt.Errorf("the database's encoding is %s", encoding),
+			Remedy: "create a database with encoding UTF8",
+		}
+	}
+	return nil
+}
+
+// missing compares the ledger with all, and answers what is still to be applied.
+func (s *Store) missing(ctx context.Context, db session, all []migration) ([]migration, error) {
+	exists := false
+	quoted := pgx.Identifier{s.opts.Schema, "migrations"}.Sanitize()
+	rows, err := db.Query(ctx, "select to_regclass($1::text) is not null", quoted)
+	if err != nil {
+		return nil, err
+	}
+	if exists, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool]); err != nil || !exists {
+		return all, err
+	}
+	rows, err = db.Query(ctx, "select number, name, sha256, compatible_from from "+quoted+" order by number")
+	if err != nil {
+		return nil, err
+	}
+	applied, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (m migration, err error) {
+		err = r.Scan(&m.number, &m.name, &m.hash, &m.from)
+		return m, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	last := all[len(all)-1].number
+	for i, m := range applied {
+		switch {
+		case m.number > last && m.from > last:
+			return nil, &SetupError{
+				Problem: ProblemNewer, Err: fmt.Errorf("migration %d (%s) needs programs that know schema %d, this one knows %d", m.number, m.name, m.from, last),
+				Remedy: "use that version of belay or a later one",
+			}
+		case m.number > last:
+		case i >= len(all) || all[i].number != m.number || all[i].hash != m.hash:
+			return nil, &SetupError{
+				Problem: ProblemLedger, Err: fmt.Errorf("migration %d (%s) is not the one of this build", m.number, m.name),
+				Remedy: "use a released build; a schema of an unreleased one is not carried on",
+			}
+		}
+	}
+	if len(applied) >= len(all) {
+		return nil, nil
+	}
+	return all[len(applied):], nil
+}
+
+func (s *Store) outdated(missing []migration) error {
+	return &SetupError{
+		Problem: ProblemOutdated, Err: fmt.Errorf("%d migrations are missing, the first one is %s", len(missing), missing[0].name),
+		Remedy: "migrate it with a role that may create tables",
+	}
+}
+
+// migrate applies what is missing in one transaction, one migrator at a time: a
+// migrator that is killed leaves nothing behind.
+func (s *Store) migrate(ctx context.Context, all []migration) error {
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return err
+	}
+	if err := s.migrateIn(ctx, tx, all); err != nil {
+		return s.rollback(ctx, tx, err)
+	}
+	return tx.Commit(ctx)
+}
+
+func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, all []migration) error {
+	// Waiting is bounded by the server too, which then says what was waited for.
+	begin := fmt.Sprintf("set local lock_timeout = %d; set local statement_timeout = 0; select pg_advisory_xact_lock(%d)",
+		max(1, (s.opts.SetupTimeout-s.opts.SetupTimeout/8).Milliseconds()), s.lockKey("migrate"))
+	if err := script(ctx, tx, begin); err != nil {
+		return err
+	}
+	// An owner of the schema need not be allowed to create schemas.
+	exists := false
+	if err := tx.QueryRow(ctx, "select to_regnamespace($1::text) is not null", pgx.Identifier{s.opts.Schema}.Sanitize()).Scan(&exists); err != nil {
+		return err
+	}
+	create := inSchema(ledger, s.opts.Schema)
+	if !exists {
+		create = "create schema " + pgx.Identifier{s.opts.Schema}.Sanitize() + "; " + create
+	}
+	if err := script(ctx, tx, create); err != nil {
+		return err
+	}
+	missing, err := s.missing(ctx, tx, all)
+	if err != nil {
+		return err
+	}
+	for _, m := range missing {
+		if err := script(ctx, tx, inSchema(m.text, s.opts.Schema)); err != nil {
+			return fmt.Errorf("migration %s: %w", m.name, err)
+		}
+		const note = `insert into :"schema".migrations (number, name, sha256, compatible_from, applied_at)
+values ($1::bigint, $2::text, $3::text, $4::bigint, clock_timestamp())`
+		if _, err := tx.Exec(ctx, inSchema(note, s.opts.Schema), m.number, m.name, m.hash, m.from); err != nil {
+			return err
+		}
+	}
+	return s.compress(ctx, tx)
+}
+
+// compress has large values compressed with lz4 where the server was built with it: it
+// costs a third of the server's own method.
+func (s *Store) compress(ctx context.Context, tx pgx.Tx) error {
+	offered := false
+	const ask = "select exists (select from pg_settings where name = 'default_toast_compression' and 'lz4' = any (enumvals))"
+	if err := tx.QueryRow(ctx, ask).Scan(&offered); err != nil || !offered {
+		return err
+	}
+	const columns = `alter table :"schema".runs alter column document set compression lz4;
+alter table :"schema".events alter column body set compression lz4;
+alter table :"schema".graphs alter column body set compression lz4`
+	return script(ctx, tx, inSchema(columns, s.opts.Schema))
+}
+
+// script runs a text of several statements, which only the simple protocol carries.
+func script(ctx context.Context, tx pgx.Tx, text string) error {
+	_, err := tx.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+// describe is the schema as the server tells it, a line for each part. What the server's
+// version or build decides is not in it.
+func (s *Store) describe(ctx context.Context, db session) (string, error) {
+	var b strings.Builder
+	err := s.run(ctx, db, stSchemaDescribe, func(r pgx.Rows) error {
+		var line string
+		err := scan(r, &line)
+		b.WriteString(line + "\n")
+		return err
+	}, s.opts.Schema)
+	return b.String(), err
+}
+
+// explain makes a *SetupError of what failed while setting up.
+func (s *Store) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*SetupError](err); ok {
+		return err
+	}
+	e := &SetupError{Problem: ProblemServer, Err: err}
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	switch c := code(err); {
+	case c == codeInsufficientPrivilege:
+		e.Problem = ProblemPrivilege
+		e.Remedy = fmt.Sprintf("migrate once with a role that may create the schema %q and its tables, then grant this role usage of the schema, "+
+			"and select, insert, update and delete on its tables", s.opts.Schema)
+	case c == codeLockNotAvailable || errors.Is(err, context.DeadlineExceeded):
+		e.Problem, e.Remedy = ProblemBusy, fmt.Sprintf("see what holds the schema's tables, or raise Options.SetupTimeout above %v", s.opts.SetupTimeout.Round(time.Millisecond))
+	case connecting:
+		e.Problem, e.Remedy = ProblemConnect, "see that the server runs and accepts this user"
+	}
+	if e.Remedy == "" {
+		e.Err = advise(err)
+	}
+	return e
+}

@@ -1,0 +1,32 @@
+-- A commit under its fence, with its events; else the run as it is, read under its lock. 1 id, 2 owner (null: any),
+-- 3 expected sequence, 4 token, 5 graph id, 6 graph hash, 7 started, 8 status, 9 updated, 10 finished, 11 wake (null with
+-- due: now), 12 due, 13 retain, 14 type, 15 checkpoint id, 16 document, 17 now (null: the clock's),
+-- 18 to 20 events: sequences, checkpoint ids, bodies
+with stored as materialized (
+  select id, owner, graph_id, graph_hash, started_at, checkpoint_seq, claim_token, checkpoint_id
+  from :"schema".runs where id = $1::text and ($2::text is null or owner = $2::text)
+  for no key update
+), event as materialized (
+  select e.seq, e.checkpoint_id, e.body, o.body as stored
+  from unnest($18::bigint[], $19::text[], $20::bytea[]) e(seq, checkpoint_id, body)
+  left join :"schema".events o on o.run_id = $1::text and o.seq = e.seq
+), conflict as materialized (
+  select min(seq) as seq from event where stored <> body
+), committed as (
+  update :"schema".runs r set
+    document = $16::bytea, status = $8::text, updated_at = $9::timestamptz, finished_at = $10::timestamptz,
+    checkpoint_seq = $3::bigint + 1, checkpoint_type = $14::text, checkpoint_id = $15::text,
+    wake_at = case when $12::boolean then coalesce($11::timestamptz, $17::timestamptz, clock_timestamp()) end,
+    claim_token = case when $13::boolean then r.claim_token end,
+    claimed_at = case when $13::boolean then greatest(r.claimed_at, coalesce($17::timestamptz, clock_timestamp())) end,
+    claim_attempts = 0, claim_abandons = 0, poisoned_at = null, poison_reason = null
+  from stored s, conflict c
+  where r.id = s.id and s.checkpoint_seq = $3::bigint and s.claim_token = $4::text and s.checkpoint_id <> $15::text
+    and s.graph_id = $5::text and s.graph_hash = $6::text and s.started_at = $7::timestamptz and c.seq is null
+  returning r.id
+), appended as (
+  insert into :"schema".events (run_id, seq, checkpoint_id, body)
+  select c.id, e.seq, e.checkpoint_id, e.body from committed c, event e where e.stored is null
+)
+select exists (select from committed), s.graph_id, s.graph_hash, s.started_at, s.checkpoint_seq, s.claim_token, s.checkpoint_id, c.seq
+from stored s, conflict c

@@ -1,0 +1,35 @@
+-- Commits of different runs, each under its fence; a member that is locked elsewhere is left out, and so is one that does
+-- not match. Answers the ids of those that were committed. 1 owner (null: any), 2 to 17 arrays: ids, expected sequences,
+-- tokens, graph ids, graph hashes, started, statuses, updated, finished, wakes (null with due: now), due, retain, types,
+-- checkpoint ids, documents, now (null: the clock's); 18 to 21 events: run ids, sequences, checkpoint ids, bodies
+with given as materialized (
+  select * from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::text[],
+    $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::boolean[], $13::boolean[], $14::text[], $15::text[],
+    $16::bytea[], $17::timestamptz[])
+    g(id, expected, token, graph_id, graph_hash, started_at, status, updated_at, finished_at, wake_at, due, retain, type,
+      checkpoint_id, document, now)
+), free as materialized (
+  select r.id from given g join :"schema".runs r on r.id = g.id
+  where r.checkpoint_seq = g.expected and r.claim_token = g.token and r.checkpoint_id <> g.checkpoint_id
+    and r.graph_id = g.graph_id and r.graph_hash = g.graph_hash and r.started_at = g.started_at
+    and ($1::text is null or r.owner = $1::text)
+  order by r.id
+  for no key update of r skip locked
+), committed as (
+  update :"schema".runs r set
+    document = g.document, status = g.status, updated_at = g.updated_at, finished_at = g.finished_at,
+    checkpoint_seq = g.expected + 1, checkpoint_type = g.type, checkpoint_id = g.checkpoint_id,
+    wake_at = case when g.due then coalesce(g.wake_at, g.now, clock_timestamp()) end,
+    claim_token = case when g.retain then r.claim_token end,
+    claimed_at = case when g.retain then greatest(r.claimed_at, coalesce(g.now, clock_timestamp())) end,
+    claim_attempts = 0, claim_abandons = 0, poisoned_at = null, poison_reason = null
+  from given g
+  where r.id = g.id and (g.id in (select id from free)) is true
+  returning r.id
+), appended as (
+  insert into :"schema".events (run_id, seq, checkpoint_id, body)
+  select e.run_id, e.seq, e.checkpoint_id, e.body
+  from unnest($18::text[], $19::bigint[], $20::text[], $21::bytea[]) e(run_id, seq, checkpoint_id, body)
+  where (e.run_id in (select id from committed)) is true
+)
+select id from committed

@@ -1,0 +1,2 @@
+-- 1 id, 2 owner (null: any)
+select document from :"schema".runs where id = $1::text and ($2::text is null or owner = $2::text)

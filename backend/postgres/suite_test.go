@@ -1,0 +1,181 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/backend/postgres"
+	"github.com/belay-run/belay/graph"
+	"github.com/belay-run/belay/internal/pgtest"
+	"github.com/belay-run/belay/proptest"
+)
+
+// TestConformance: the whole contract on one server.
+func TestConformance(t *testing.T) {
+	proptest.Conformance(t, opener(t, direct(t)), proptest.Options{})
+}
+
+// TestCheck: random histories against the kit's model.
+func TestCheck(t *testing.T) {
+	proptest.Check(t, opener(t, direct(t)), proptest.Options{})
+}
+
+// access is how a test reaches the database.
+type access struct {
+	dsn  string               // of the store
+	mode pgx.QueryExecMode    // how the store's statements are sent
+	opts postgres.Options     // beside the schema and the clock
+	pool func() *pgxpool.Pool // shared by the stores of the test
+	raw  *pgxpool.Pool        // past the store
+}
+
+// direct is access without anything in between.
+func direct(t proptest.T) access { return through(t, pgtest.DSN(t), pgx.QueryExecModeCacheStatement) }
+
+// through is access by a connection string, in an exec mode.
+func through(t proptest.T, dsn string, mode pgx.QueryExecMode) access {
+	t.Helper()
+	raw := newPool(t, pgtest.DSN(t), pgx.QueryExecModeExec, 10)
+	pool := newPool(t, dsn, mode, 20)
+	return access{dsn: dsn, mode: mode, raw: raw, pool: func() *pgxpool.Pool { return pool }}
+}
+
+func newPool(t proptest.T, dsn string, mode pgx.QueryExecMode, most int32) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	config.MaxConns = most
+	config.ConnConfig.DefaultQueryExecMode = mode
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// opener makes stores in schemas of their own, with every hook.
+func opener(t proptest.T, a access) proptest.Opener {
+	t.Helper()
+	return func(t proptest.T) proptest.Opened {
+		t.Helper()
+		f := newFixture(t, a)
+		return proptest.Opened{Store: f.store, Hooks: proptest.Hooks{
+			WriteDocument: f.writeDocument, WriteEvent: f.writeEvent, WriteGraph: f.writeGraph, LockRun: f.lockRun,
+			SetClock: f.setClock, Reopen: f.reopen, Host: f.host,
+		}}
+	}
+}
+
+// fixture is a store's schema and what tests reach it by.
+type fixture struct {
+	access
+	schema string
+	store  *postgres.Store
+
+	mu  sync.Mutex
+	now time.Time // zero: the system's clock
+}
+
+func newFixture(t proptest.T, a access) *fixture {
+	t.Helper()
+	f := &fixture{access: a, schema: pgtest.Schema(t)}
+	f.store = f.open(t)
+	return f
+}
+
+func (f *fixture) open(t proptest.T) *postgres.Store {
+	t.Helper()
+	opts := f.opts
+	opts.Schema, opts.Now = f.schema, f.clock
+	s, err := postgres.New(f.pool(), opts)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+func (f *fixture) clock() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.now.IsZero() {
+		return time.Now()
+	}
+	return f.now
+}
+
+func (f *fixture) setClock(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = now
+}
+
+func (f *fixture) reopen(t proptest.T) backend.Store {
+	t.Helper()
+	if err := f.store.Close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	f.store = f.open(t)
+	return f.store
+}
+
+// table is the quoted name of a table.
+func (f *fixture) table(name string) string { return pgx.Identifier{f.schema, name}.Sanitize() }
+
+// change changes one row past every check of the store.
+func (f *fixture) change(ctx context.Context, text string, args ...any) error {
+	tag, err := f.raw.Exec(ctx, text, args...)
+	if err == nil && tag.RowsAffected() != 1 {
+		err = errors.New("it did not change one row")
+	}
+	return err
+}
+
+func (f *fixture) writeDocument(ctx context.Context, run string, raw []byte) error {
+	return f.change(ctx, "update "+f.table("runs")+" set document = $2 where id = $1", run, raw)
+}
+
+func (f *fixture) writeEvent(ctx context.Context, run string, seq int64, raw []byte) error {
+	return f.change(ctx, "update "+f.table("events")+" set body = $3 where run_id = $1 and seq = $2", run, seq, raw)
+}
+
+func (f *fixture) writeGraph(ctx context.Context, owner backend.Owner, ref graph.Ref, raw []byte) error {
+	tenant, _ := owner.Tenant()
+	return f.change(ctx, "update "+f.table("graphs")+" set body = $4 where owner = $1 and graph_id = $2 and graph_hash = $3", tenant, ref.ID, ref.Hash, raw)
+}
+
+func (f *fixture) lockRun(ctx context.Context, run string) (func(), error) {
+	config := f.raw.Config().ConnConfig.Copy()
+	conn, err := pgx.ConnectConfig(ctx, config) // K4 locks more rows at a time than a pool has connections
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, "begin"); err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, "select from "+f.table("runs")+" where id = $1 for update", run); err != nil {
+		return nil, err
+	}
+	return sync.OnceFunc(func() {
+		_, _ = conn.Exec(context.Background(), "rollback")
+		_ = conn.Close(context.Background())
+	}), nil
+}
+
+func (f *fixture) host(ctx context.Context, fn func(tx backend.Starter) error) error {
+	return pgx.BeginFunc(ctx, f.pool(), func(tx pgx.Tx) error { return fn(f.store.WithTx(tx)) })
+}
