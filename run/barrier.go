@@ -89,7 +89,8 @@ func (m *Machine) write(c *commit, field, node string, values []value.Value) *Fa
 		return &f
 	}
 	c.set(Channel{Name: field, Value: folded, Version: old.Version + 1})
-	c.emit(Event{Type: EventStateUpdated, Field: field, Version: old.Version + 1})
+	e := c.emit(EventStateUpdated)
+	e.Field, e.Version = field, old.Version+1
 	return nil
 }
 
@@ -154,7 +155,7 @@ func (m *Machine) fire(c *commit, completed []string) *Failure {
 			continue
 		}
 		fired = append(fired, edge.ID)
-		c.emit(Event{Type: EventEdgeFired, Edge: edge.ID})
+		c.emit(EventEdgeFired).Edge = edge.ID
 		if edge.To != graph.Finish {
 			c.pend(edge.To)
 		}
@@ -200,14 +201,18 @@ func (m *Machine) complete(c *commit) (Proposal, *Failure) {
 	}
 	c.end(Done)
 	c.next.Output = output
-	c.emit(Event{Type: EventRunCompleted})
+	c.emit(EventRunCompleted)
 	return c.propose(checkpoint.RunCompleted, terminal()), nil
 }
 
 // output is the object of the graph's outputs. A field that was never written and
 // has no default is left out.
 func (m *Machine) output(d *Document) value.Value {
-	b := []byte{'{'}
+	size := 2
+	for _, o := range m.graph.Outputs() {
+		size += len(o.Name) + len(d.Value(o.From)) + 4
+	}
+	b := append(make([]byte, 0, size), '{')
 	for _, o := range m.graph.Outputs() {
 		v := d.Value(o.From)
 		if v == nil {

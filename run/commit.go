@@ -28,16 +28,20 @@ func begin(d *Document, now time.Time, events int) *commit {
 	return &commit{from: d, next: &next, now: now, events: make([]Event, 0, events)}
 }
 
-// emit numbers an event. Its step is the one that the commit found.
-func (c *commit) emit(e Event) {
+// emit appends an event, numbered, for the caller to fill in at once. Its step is the
+// one that the commit found.
+func (c *commit) emit(t EventType) *Event {
 	c.next.EventSeq++
-	e.Run, e.Seq, e.At, e.Step = c.from.ID, c.next.EventSeq, c.now, c.from.Step
-	c.events = append(c.events, e)
+	c.events = append(c.events, Event{})
+	e := &c.events[len(c.events)-1]
+	e.Run, e.Seq, e.Type, e.At, e.Step = c.from.ID, c.next.EventSeq, t, c.now, c.from.Step
+	return e
 }
 
 // propose closes the commit.
 func (c *commit) propose(t checkpoint.Type, s checkpoint.Schedule) Proposal {
-	c.emit(Event{Type: EventCheckpointCommitted, Checkpoint: t, Commit: c.next.Seq})
+	e := c.emit(EventCheckpointCommitted)
+	e.Checkpoint, e.Commit = t, c.next.Seq
 	return Proposal{
 		Document: c.next, Events: c.events, Type: t, Schedule: s,
 		Expected: c.next.Seq - 1, Now: c.now,
@@ -55,7 +59,8 @@ func (c *commit) end(status Status) {
 		}
 		i := &c.interrupts()[k]
 		i.Status = InterruptClosed
-		c.emit(Event{Type: EventInterruptClosed, Node: i.Node, Interrupt: i.ID})
+		e := c.emit(EventInterruptClosed)
+		e.Node, e.Interrupt = i.Node, i.ID
 	}
 }
 
@@ -112,7 +117,7 @@ func (c *commit) ask(asked []*Interrupt) {
 // requested emits the questions that were asked, which come by id.
 func (c *commit) requested(asked []*Interrupt) {
 	for _, q := range asked {
-		c.emit(requestedEvent(q))
+		q.tell(c.emit(EventInterruptRequested))
 	}
 }
 

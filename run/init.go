@@ -64,11 +64,10 @@ func (m *Machine) Init(in Initial, now time.Time) (Proposal, error) {
 	if f := m.fire(c, []string{graph.Start}); f != nil {
 		c = begin(d, now, 3)
 	}
-	fact, schedule := Event{Type: EventRunInitialized}, checkpoint.Schedule{Kind: checkpoint.ReleaseNow}
+	fact, schedule := c.emit(EventRunInitialized), checkpoint.Schedule{Kind: checkpoint.ReleaseNow}
 	if at := instant(in.StartAt); at.After(now) {
 		fact.Wake, schedule = at, releaseAt(at)
 	}
-	c.emit(fact)
 	p := c.propose(checkpoint.RunInitialized, schedule)
 	if err := m.fitsGoing(p); err != nil {
 		return Proposal{}, err

@@ -25,9 +25,13 @@ type verdict struct {
 	ask        *Interrupt
 }
 
-// fact is the node's event. A question has none: its interrupt's event tells it.
-func (v *verdict) fact() Event {
-	e := Event{Node: v.activation.Node.ID, Task: v.activation.Task, Attempt: v.activation.Attempt, Wake: v.wake}
+// tell fills in the node's event. For a question it is the interrupt's.
+func (v *verdict) tell(e *Event) {
+	if v.ask != nil {
+		v.ask.tell(e)
+		return
+	}
+	e.Node, e.Task, e.Attempt, e.Wake = v.activation.Node.ID, v.activation.Task, v.activation.Attempt, v.wake
 	switch {
 	case v.failure != nil:
 		e.Type, e.Failure = EventNodeFailed, v.failure
@@ -40,7 +44,11 @@ func (v *verdict) fact() Event {
 	default:
 		e.Type = EventNodeCompleted
 	}
-	return e
+}
+
+// tell fills in the event of a question.
+func (i *Interrupt) tell(e *Event) {
+	e.Type, e.Node, e.Interrupt, e.Field, e.Wake, e.Data = EventInterruptRequested, i.Node, i.ID, i.Field, i.Deadline, i.Question
 }
 
 // judge decides what one result comes to, on its own.
@@ -81,14 +89,15 @@ func (s *superstep) judge(a *Activation, r *Result) verdict {
 	return v
 }
 
-// fitsFact checks the size of the event that the verdict becomes.
+// fitsFact checks the size of the event that the verdict becomes, if the node has a
+// say in it. (The rest is checked with the whole proposal, where no node is named.)
 func (s *superstep) fitsFact(v *verdict) error {
-	e := v.fact()
-	if v.ask != nil {
-		e = requestedEvent(v.ask)
+	if v.write != nil && !v.write.Skipped || v.task != nil && v.retry == nil {
+		return nil
 	}
 	// Sequence and time take no more room than these.
-	e.Run, e.Seq, e.At, e.Step = s.from.ID, s.from.EventSeq+int64(len(s.verdicts))+1, s.now, s.from.Step
+	e := Event{Run: s.from.ID, Seq: s.from.EventSeq + int64(len(s.verdicts)) + 1, At: s.now, Step: s.from.Step}
+	v.tell(&e)
 	return s.machine.fitsEvent(&e)
 }
 

@@ -91,9 +91,9 @@ func releaseAt(at time.Time) checkpoint.Schedule {
 }
 
 // fail proposes the end of the run. What the superstep did is discarded: state and
-// progress stay as they were committed. nodeFacts are the node_failed events.
-func (m *Machine) fail(d *Document, f Failure, nodeFacts []Event, now time.Time) Proposal {
-	p := failed(d, f, nodeFacts, now)
+// progress stay as they were committed. Each of the verdicts gets its event.
+func (m *Machine) fail(d *Document, f Failure, verdicts []verdict, now time.Time) Proposal {
+	p := failed(d, f, verdicts, now)
 	if m.fits(p, m.limits.Document) == nil {
 		return p
 	}
@@ -104,14 +104,15 @@ func (m *Machine) fail(d *Document, f Failure, nodeFacts []Event, now time.Time)
 	}, nil, now)
 }
 
-func failed(d *Document, f Failure, nodeFacts []Event, now time.Time) Proposal {
-	c := begin(d, now, len(nodeFacts)+2)
-	for _, e := range nodeFacts {
-		c.emit(e)
+func failed(d *Document, f Failure, verdicts []verdict, now time.Time) Proposal {
+	c := begin(d, now, len(verdicts)+2)
+	for i := range verdicts {
+		verdicts[i].tell(c.emit(EventNodeFailed))
 	}
 	c.end(Failed)
 	c.next.Failure = &f
-	c.emit(Event{Type: EventRunFailed, Node: f.Node, Failure: &f})
+	e := c.emit(EventRunFailed)
+	e.Node, e.Failure = f.Node, &f
 	return c.propose(checkpoint.RunFailed, terminal())
 }
 

@@ -114,31 +114,24 @@ type superstep struct {
 // failure proposes the end of the run if a verdict is one: the first by node
 // decides, and each gets its event.
 func (s *superstep) failure() (p Proposal, over bool) {
-	var first *Failure
-	var facts []Event
+	var failed []verdict
 	for i := range s.verdicts {
-		v := &s.verdicts[i]
-		if v.failure == nil {
-			continue
+		if s.verdicts[i].failure != nil {
+			failed = append(failed, s.verdicts[i])
 		}
-		if first == nil {
-			first = v.failure
-		}
-		facts = append(facts, v.fact())
 	}
-	if first == nil {
+	if len(failed) == 0 {
 		return Proposal{}, false
 	}
-	return s.machine.fail(s.from, *first, facts, s.now), true
+	return s.machine.fail(s.from, *failed[0].failure, failed, s.now), true
 }
 
-// blamed is the event of the node that a failure of the whole superstep names, if
-// the node's result is one of this commit's: otherwise its fact was told before.
-func (s *superstep) blamed(f *Failure) []Event {
+// blamed is the node that a failure of the whole superstep names, if its result is one
+// of this commit's: otherwise its fact was told before.
+func (s *superstep) blamed(f *Failure) []verdict {
 	for i := range s.verdicts {
 		if a := s.verdicts[i].activation; a.Node.ID == f.Node {
-			failed := verdict{activation: a, failure: f}
-			return []Event{failed.fact()}
+			return []verdict{{activation: a, failure: f}}
 		}
 	}
 	return nil
@@ -170,9 +163,9 @@ func (s *superstep) commit() (Proposal, *Failure) {
 			if kind == checkpoint.StepCommitted {
 				kind = checkpoint.InterruptRequested
 			}
-			continue // its fact is the interrupt's
+			continue // told among the interrupts
 		}
-		c.emit(v.fact())
+		v.tell(c.emit(""))
 	}
 	slices.SortFunc(timers, compareTimers)
 	slices.SortFunc(writes, func(a, b Write) int { return strings.Compare(a.Node, b.Node) })
@@ -238,11 +231,4 @@ func (s *superstep) asked() []*Interrupt {
 	}
 	slices.SortFunc(asked, func(a, b *Interrupt) int { return strings.Compare(a.ID, b.ID) })
 	return asked
-}
-
-func requestedEvent(q *Interrupt) Event {
-	return Event{
-		Type: EventInterruptRequested, Node: q.Node, Interrupt: q.ID, Field: q.Field,
-		Wake: q.Deadline, Data: q.Question,
-	}
 }

@@ -99,7 +99,8 @@ func (m *Machine) resolve(d *Document, k int, answer value.Value, reason string,
 			return nil, err
 		}
 		c.set(Channel{Name: q.Field, Value: v, Version: old.Version + 1})
-		c.emit(Event{Type: EventStateUpdated, Field: q.Field, Version: old.Version + 1})
+		e := c.emit(EventStateUpdated)
+		e.Field, e.Version = q.Field, old.Version+1
 	}
 	q.Status, q.Answer, q.ResolvedAt = InterruptResolved, answer, now
 	if i, ok := slices.BinarySearchFunc(d.Timers, Timer{Kind: TimerInterrupt, Key: q.ID}, compareTimers); ok {
@@ -109,7 +110,8 @@ func (m *Machine) resolve(d *Document, k int, answer value.Value, reason string,
 		}
 	}
 	c.next.Status = Running
-	c.emit(Event{Type: EventInterruptResolved, Node: q.Node, Interrupt: q.ID, Field: q.Field, Reason: reason})
+	e := c.emit(EventInterruptResolved)
+	e.Node, e.Interrupt, e.Field, e.Reason = q.Node, q.ID, q.Field, reason
 	return c, nil
 }
 
@@ -175,6 +177,6 @@ func Cancel(d *Document, reason string, now time.Time) (p Proposal, changed bool
 	c := begin(d, now, 3)
 	c.end(Cancelled)
 	c.next.Reason = reason
-	c.emit(Event{Type: EventRunCancelled, Reason: reason})
+	c.emit(EventRunCancelled).Reason = reason
 	return c.propose(checkpoint.RunCancelled, terminal()), true, nil
 }
