@@ -102,8 +102,8 @@ func (t tables) clone() tables {
 	return c
 }
 
-// transact runs fn on copies of the tables, which take their place if it succeeds.
-func (a *apart) transact(ctx context.Context, fn func(tx *apartTx) error) error {
+// view runs fn, which changes nothing, on the tables.
+func (a *apart) view(ctx context.Context, fn func(tx *apartTx) error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
@@ -115,12 +115,19 @@ func (a *apart) transact(ctx context.Context, fn func(tx *apartTx) error) error 
 	if now := claim.Instant(a.clock()); now.After(a.last) {
 		a.last = now
 	}
-	tx := &apartTx{tables: a.data.clone(), now: a.last}
-	if err := fn(tx); err != nil {
-		return err
-	}
-	a.data = tx.tables
-	return nil
+	return fn(&apartTx{tables: a.data, now: a.last})
+}
+
+// transact runs fn on copies of the tables, which take their place if it succeeds.
+func (a *apart) transact(ctx context.Context, fn func(tx *apartTx) error) error {
+	return a.view(ctx, func(tx *apartTx) error {
+		tx.tables = tx.clone()
+		if err := fn(tx); err != nil {
+			return err
+		}
+		a.data = tx.tables
+		return nil
+	})
 }
 
 func (a *apart) Transact(ctx context.Context, fn func(backend.ApartRuns, backend.ApartEvents) error) error {
@@ -149,6 +156,15 @@ func alone[T any](ctx context.Context, a *apart, op func(tx *apartTx) (T, error)
 	return answer, err
 }
 
+// looking runs one operation that only reads.
+func looking[T any](ctx context.Context, a *apart, op func(tx *apartTx) (T, error)) (answer T, err error) {
+	err = a.view(ctx, func(tx *apartTx) (err error) {
+		answer, err = op(tx)
+		return err
+	})
+	return answer, err
+}
+
 type none = struct{}
 
 func (a *apart) InsertRun(ctx context.Context, o backend.Owner, in backend.ApartInsert) (backend.Inserted, error) {
@@ -156,15 +172,15 @@ func (a *apart) InsertRun(ctx context.Context, o backend.Owner, in backend.Apart
 }
 
 func (a *apart) FetchRun(ctx context.Context, s backend.Scope, id string) (*run.Document, error) {
-	return alone(ctx, a, func(tx *apartTx) (*run.Document, error) { return tx.FetchRun(ctx, s, id) })
+	return looking(ctx, a, func(tx *apartTx) (*run.Document, error) { return tx.FetchRun(ctx, s, id) })
 }
 
 func (a *apart) InspectRun(ctx context.Context, s backend.Scope, id string) (backend.Info, error) {
-	return alone(ctx, a, func(tx *apartTx) (backend.Info, error) { return tx.InspectRun(ctx, s, id) })
+	return looking(ctx, a, func(tx *apartTx) (backend.Info, error) { return tx.InspectRun(ctx, s, id) })
 }
 
 func (a *apart) ListRuns(ctx context.Context, s backend.Scope, q backend.Query) (backend.Page, error) {
-	return alone(ctx, a, func(tx *apartTx) (backend.Page, error) { return tx.ListRuns(ctx, s, q) })
+	return looking(ctx, a, func(tx *apartTx) (backend.Page, error) { return tx.ListRuns(ctx, s, q) })
 }
 
 func (a *apart) ClaimDue(ctx context.Context, p claim.Policy) (claim.Batch, error) {
@@ -204,19 +220,19 @@ func (a *apart) Append(ctx context.Context, s backend.Scope, e backend.ApartAppe
 }
 
 func (a *apart) CommitSeq(ctx context.Context, s backend.Scope, id string, commit checkpoint.ID) (int64, error) {
-	return alone(ctx, a, func(tx *apartTx) (int64, error) { return tx.CommitSeq(ctx, s, id, commit) })
+	return looking(ctx, a, func(tx *apartTx) (int64, error) { return tx.CommitSeq(ctx, s, id, commit) })
 }
 
 func (a *apart) FetchEvent(ctx context.Context, s backend.Scope, id string, seq int64) (run.Event, error) {
-	return alone(ctx, a, func(tx *apartTx) (run.Event, error) { return tx.FetchEvent(ctx, s, id, seq) })
+	return looking(ctx, a, func(tx *apartTx) (run.Event, error) { return tx.FetchEvent(ctx, s, id, seq) })
 }
 
 func (a *apart) LatestEvent(ctx context.Context, s backend.Scope, id string) (*run.Event, error) {
-	return alone(ctx, a, func(tx *apartTx) (*run.Event, error) { return tx.LatestEvent(ctx, s, id) })
+	return looking(ctx, a, func(tx *apartTx) (*run.Event, error) { return tx.LatestEvent(ctx, s, id) })
 }
 
 func (a *apart) ListEvents(ctx context.Context, s backend.Scope, id string, q backend.EventQuery) (backend.EventPage, error) {
-	return alone(ctx, a, func(tx *apartTx) (backend.EventPage, error) { return tx.ListEvents(ctx, s, id, q) })
+	return looking(ctx, a, func(tx *apartTx) (backend.EventPage, error) { return tx.ListEvents(ctx, s, id, q) })
 }
 
 func (a *apart) SaveGraph(ctx context.Context, o backend.Owner, ref graph.Ref, raw value.Value) error {
@@ -239,7 +255,7 @@ func (a *apart) SaveGraph(ctx context.Context, o backend.Owner, ref graph.Ref, r
 }
 
 func (a *apart) FetchGraph(ctx context.Context, o backend.Owner, ref graph.Ref) (value.Value, error) {
-	return alone(ctx, a, func(tx *apartTx) (value.Value, error) {
+	return looking(ctx, a, func(tx *apartTx) (value.Value, error) {
 		v, stored := tx.version(apartGraph{o, ref.ID}, ref.Hash)
 		if !stored {
 			return nil, backend.ErrNotFound
@@ -260,7 +276,7 @@ func (a *apart) LatestGraph(ctx context.Context, o backend.Owner, id string) (ba
 }
 
 func (a *apart) GraphVersions(ctx context.Context, o backend.Owner, id string, q backend.GraphQuery) (backend.GraphPage, error) {
-	return alone(ctx, a, func(tx *apartTx) (backend.GraphPage, error) {
+	return looking(ctx, a, func(tx *apartTx) (backend.GraphPage, error) {
 		page := backend.GraphPage{Next: q.Before}
 		for _, v := range tx.graphs[apartGraph{o, id}] {
 			if c := q.Before; c != (backend.GraphCursor{}) && cmp.Or(v.at.Compare(c.PublishedAt), strings.Compare(v.hash, c.Hash)) >= 0 {
