@@ -396,6 +396,22 @@ func TestH26AFailureTooLargeToTell(t *testing.T) {
 	}
 }
 
+// A skip's reason that no event can hold fails by name, and a default that no longer
+// fits into the document when its deadline comes fails the run.
+func TestH26WhatAnAnswerWouldMakeTooLarge(t *testing.T) {
+	d := newDriver(t, two, value.Limits{EventPayload: 1 << 10})
+	d.commit(d.settle(run.Skip("ask", strings.Repeat("x", 1<<10)), run.Completed("other", nil)))
+	if f := d.doc.Failure; f == nil || f.Code != run.CodeTooLarge || f.Node != "ask" {
+		t.Fatalf("%+v", f)
+	}
+	d = newDriver(t, two, value.Limits{Document: 4 << 10})
+	d.commit(d.settle(run.Ask("ask", run.Question{Deadline: d.now, Default: value.Value(`"` + strings.Repeat("x", 2<<10) + `"`)}), run.Completed("other", nil)))
+	d.commit(*d.plan().Commit)
+	if f := d.doc.Failure; f == nil || f.Code != run.CodeTooLarge || size(t, d.doc) > 4<<10 {
+		t.Fatalf("%+v", d.doc)
+	}
+}
+
 // An answer that would make the document too large is refused, and changes nothing.
 func TestH26AnAnswerTooLarge(t *testing.T) {
 	d := newDriver(t, two, value.Limits{Document: 4 << 10, Value: 8 << 10})

@@ -197,6 +197,21 @@ func TestSettleTakesOnlyItsOwnPlan(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	asking := newDriver(t, `
+id: g
+nodes: {a: {use: work}, b: {use: work}}
+edges: {a: {from: $start, to: a}, b: {from: $start, to: b}, c: {from: b, to: b}}
+`, value.Limits{})
+	first := asking.plan().Execute[0]
+	asking.commit(asking.settle(run.Ask("a", run.Question{}), run.Completed("b", nil)))
+	forced := asking.plan()
+	forced.Execute = []run.Activation{{Node: first.Node, Task: "r:2:a", Attempt: 1}}
+	if _, err := d.machine.Settle(d.doc, forced, []run.Result{run.Completed("a", nil)}, d.now); !errors.Is(err, run.ErrInvalidResults) {
+		t.Errorf("another document's plan: %v", err)
+	}
+	if _, err := asking.machine.Settle(asking.doc, forced, []run.Result{run.Completed("a", nil)}, asking.now); !errors.Is(err, run.ErrInvalidResults) {
+		t.Errorf("a node that waits for an answer was settled: %v", err)
+	}
 	// The results are the caller's, and stay in their order.
 	backward := []run.Result{both[1], both[0]}
 	if _, err := d.machine.Settle(d.doc, plan, backward, d.now); err != nil || backward[0].Node != "other" {
