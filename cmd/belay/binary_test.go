@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,12 +19,36 @@ import (
 	"github.com/belay-run/belay/run"
 )
 
-// build compiles the command once for a test.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "belay")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binaryOnce = sync.OnceValues(func() (string, error) {
+		binary := filepath.Join(dir, "belay")
+		out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("go build: %w\n%s", err, out)
+		}
+		return binary, err
+	})
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// binaryOnce compiles the command, once for all tests.
+var binaryOnce func() (binary string, err error)
+
 func build(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "belay")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	binary, err := binaryOnce()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }

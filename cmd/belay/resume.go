@@ -48,7 +48,7 @@ func resumeRun(ctx context.Context, place *location, opts runOptions) (err error
 	if err := d.canRun(ctx, info, answers); err != nil {
 		return err
 	}
-	if opts.steal && !info.ClaimedAt.IsZero() {
+	if opts.steal && stateOf(summaryOf(info), t.now()) == stateClaimed {
 		h, err := s.holder(ctx, d.run)
 		if err != nil {
 			return err
@@ -72,7 +72,7 @@ func (d *driver) canRun(ctx context.Context, info backend.Info, answers []answer
 	ref := info.Document.Graph
 	raw, err := d.store.FetchGraph(ctx, info.Owner, ref)
 	if err != nil {
-		return fmt.Errorf("graph %s of run %s: %w", ref.ID, d.run, err)
+		return &exitError{exitInfrastructure, fmt.Errorf("graph %s of run %s: %w", ref.ID, d.run, err), "see: " + d.place.again("fsck")}
 	}
 	compiled, err := graph.Load(ref, raw)
 	if err != nil {

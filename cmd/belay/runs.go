@@ -96,7 +96,7 @@ func findRun(ctx context.Context, s *store, scope backend.Scope, prefix string) 
 	case err != nil:
 		return backend.Info{}, err
 	case len(ids) == 0:
-		return backend.Info{}, usage(fmt.Errorf("no run's id is %s, or begins so", prefix), "see: belay runs list")
+		return backend.Info{}, usage(fmt.Errorf("no run's id is %s, or begins so", prefix), "see: "+s.place.again("runs", "list"))
 	case len(ids) > 1 && ids[0] != prefix: // in their order, so an id that is meant whole comes first
 		e := &ambiguousError{prefix, ids, len(ids) > maxCandidates}
 		e.candidates = ids[:min(len(ids), maxCandidates)]

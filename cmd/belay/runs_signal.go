@@ -63,7 +63,7 @@ func question(d *run.Document, argument string) (found run.Interrupt, text strin
 	case d.Status.Terminal():
 		return found, "", fmt.Errorf("run %s: %w", d.ID, backend.ErrInactiveRun)
 	case len(asking) == 0:
-		return found, "", usage(fmt.Errorf("run %s asks nothing", d.ID), "see: belay runs explain "+d.ID)
+		return found, "", fmt.Errorf("run %s asks nothing: %w", d.ID, run.ErrNoInterrupt)
 	}
 	name, _, _ := strings.Cut(argument, "=")
 	return found, "", usage(fmt.Errorf("node %s of run %s asks nothing", name, d.ID), "these do: "+strings.Join(asking, ", "))
@@ -74,8 +74,8 @@ func newRunsCancel(d *desk) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel RUN",
 		Short: "End a run for good",
-		Long: `End a run for good, one that cannot be run any more too. A node that is running somewhere is ended there
-within a few seconds, and what it returns is dropped. A run that was cancelled already is success.`,
+		Long: `End a run for good, one that cannot be run any more too. A node that is running somewhere is ended
+there with the next heartbeat (20 seconds or so), and what it returns is dropped. A run that was cancelled already is success.`,
 		Args: oneRun(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return d.signal(cmd.Context(), args[0], "cancelled", func(client *belay.Client, doc *run.Document) (*belay.Run, error) {

@@ -93,7 +93,8 @@ func quote(word string) string {
 // store is an open store. lite is nil when it is not in a file.
 type store struct {
 	backend.Store
-	lite *sqlite.Store
+	place *location
+	lite  *sqlite.Store
 }
 
 // create opens the store, and makes it when there is none.
@@ -113,7 +114,7 @@ func (l *location) open(ctx context.Context, create bool, opts sqlite.Options) (
 	}
 	switch {
 	case dsn == "memory:":
-		return &store{Store: memory.New(memory.Options{})}, nil
+		return &store{Store: memory.New(memory.Options{}), place: l}, nil
 	case !strings.HasPrefix(dsn, sqlite.Scheme):
 		scheme, _, _ := strings.Cut(dsn, ":")
 		return nil, usage(fmt.Errorf("no backend is known for %q (of --db or BELAY_DB)", scheme), "use sqlite:FILE or memory:")
@@ -135,7 +136,7 @@ func (l *location) open(ctx context.Context, create bool, opts sqlite.Options) (
 	if missing && own {
 		l.terminal.say("runs are kept in %s (elsewhere with --db or BELAY_DB)", path)
 	}
-	return &store{Store: &noting{Store: lite, self: thisProcess()}, lite: lite}, nil
+	return &store{Store: &noting{Store: lite, self: thisProcess()}, place: l, lite: lite}, nil
 }
 
 // inFile refuses what needs a file.

@@ -25,6 +25,7 @@ import (
 // spaces; there is no quoting.
 //
 //	belay [interrupt=WORD]    a command line; it is interrupted when it says the word
+//	belay expire=ID when=WORD a command line; the run's claim is aged by a minute when it says the word
 //	hold run=ID by=WHO age=D  claims the run, as a process that is gone, living, elsewhere or unknown
 //	sql                       changes the database behind belay's back
 //
@@ -38,9 +39,12 @@ func TestTranscripts(t *testing.T) {
 				s.t = t
 				switch d.Cmd {
 				case "belay":
-					word := ""
+					var word, expire string
 					d.MaybeScanArgs(t, "interrupt", &word)
-					return s.run(d.Input, word)
+					if d.MaybeScanArgs(t, "expire", &expire) {
+						d.ScanArgs(t, "when", &word)
+					}
+					return s.run(d.Input, word, expire)
 				case "hold":
 					return s.hold(d)
 				case "sql":
@@ -60,21 +64,23 @@ type script struct {
 	runs []string
 }
 
-// interrupter is a terminal on which somebody interrupts at a word.
-type interrupter struct {
+// listener is a terminal on which something happens when a word is said first.
+type listener struct {
 	bytes.Buffer
-	word      string
-	interrupt func()
+	word string
+	then func()
 }
 
-func (i *interrupter) Write(p []byte) (int, error) {
-	if i.word != "" && bytes.Contains(p, []byte(i.word)) {
-		i.interrupt()
+func (l *listener) Write(p []byte) (int, error) {
+	if l.word != "" && bytes.Contains(p, []byte(l.word)) {
+		l.word = ""
+		l.then()
 	}
-	return i.Buffer.Write(p)
+	return l.Buffer.Write(p)
 }
 
-func (s *script) run(line, word string) string {
+// run executes a command line. At the word it is interrupted, or with expire that run's claim ages.
+func (s *script) run(line, word, expire string) string {
 	s.t.Helper()
 	line = strings.ReplaceAll(line, "DATA", s.data)
 	for i, id := range s.runs {
@@ -83,7 +89,10 @@ func (s *script) run(line, word string) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var out bytes.Buffer
-	errs := interrupter{word: word, interrupt: cancel}
+	errs := listener{word: word, then: cancel}
+	if expire != "" {
+		errs.then = func() { s.age(expire, claimTTL) }
+	}
 	code := execute(ctx, strings.Split(line, " "), &terminal{
 		in: strings.NewReader(`{"name":"Grace"}`), out: &out, err: &errs, now: time.Now,
 		getenv: func(name string) string { return map[string]string{"XDG_DATA_HOME": s.data}[name] },
@@ -135,7 +144,12 @@ func (s *script) hold(d *datadriven.TestData) string {
 			s.t.Fatal(err)
 		}
 	}
-	return s.sql(fmt.Sprintf("update belay_runs set claimed_at = claimed_at - %d where id = '%s'", ago.Microseconds(), id))
+	return s.age(id, ago)
+}
+
+// age makes a run's claim older.
+func (s *script) age(id string, by time.Duration) string {
+	return s.sql(fmt.Sprintf("update belay_runs set claimed_at = claimed_at - %d where id = '%s'", by.Microseconds(), id))
 }
 
 // gonePID is the number of a process that has ended.
@@ -173,7 +187,7 @@ var (
 	ulid    = regexp.MustCompile(`\b01[0-9A-HJKMNP-TV-Z]{24}\b`)
 	instant = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	number  = regexp.MustCompile(`process \d+`)
-	size    = regexp.MustCompile(`\d+ bytes, verified`)
+	size    = regexp.MustCompile(`("bytes":)\d+|\d+( bytes, verified)`)
 	away    = regexp.MustCompile(`\((in )?([\dhms]+|\d+ days)( ago)?\)`)
 )
 
@@ -192,6 +206,6 @@ func (s *script) mask(text string) string {
 	text = strings.ReplaceAll(text, filepath.ToSlash(s.data), "DATA")
 	text = number.ReplaceAllString(text, "process PID")
 	text = instant.ReplaceAllString(text, "INSTANT")
-	text = size.ReplaceAllString(text, "N bytes, verified")
+	text = size.ReplaceAllString(text, "${1}N$2")
 	return away.ReplaceAllString(text, "(SPAN)")
 }
