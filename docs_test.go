@@ -1,0 +1,104 @@
+package belay_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestEveryHazardHasATest holds docs/hazards.md against the names of tests and of conformance
+// cases, so that neither can lose one unnoticed.
+func TestEveryHazardHasATest(t *testing.T) {
+	page, err := os.ReadFile("docs/hazards.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`(?m)^\*\*(H\d+), `).FindAllSubmatch(page, -1)
+	if len(named) == 0 {
+		t.Fatal("docs/hazards.md names no hazard")
+	}
+	// What no test is named after, and why.
+	otherwise := map[string]string{
+		"H11": "the conformance cases of K4 are this hazard",
+		"H21": "for the Postgres backend; migrations of a SQLite file are one transaction",
+		"H23": "for the Postgres backend",
+		"H24": "for the Postgres backend; a kill at every named point does it for SQLite",
+		"H32": "the conformance cases of F2 are this hazard",
+		"H35": "for the Postgres backend; a SQLite file has one writer",
+		"H36": "for the Postgres backend",
+	}
+	tested := testedHazards(t)
+	for _, m := range named {
+		id := string(m[1])
+		_, excused := otherwise[id]
+		switch {
+		case !tested[id] && !excused:
+			t.Errorf("no test or conformance case is named after %s", id)
+		case tested[id] && excused:
+			t.Errorf("%s has a test now: take it out of the list of those that have none", id)
+		}
+	}
+}
+
+// TestLinksInTheDocsLead finds links to files that are not there.
+func TestLinksInTheDocsLead(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions, err := filepath.Glob("docs/decisions/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages = append(append(pages, decisions...), "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+	link := regexp.MustCompile(`\]\(([^)#]+)(?:#[^)]*)?\)`)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllSubmatch(text, -1) {
+			target := string(m[1])
+			if strings.Contains(target, "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), target)); err != nil {
+				t.Errorf("%s links to %s, which is not there", page, target)
+			}
+		}
+	}
+}
+
+// testedHazards collects the ids in names of tests and of conformance cases.
+func testedHazards(t *testing.T) map[string]bool {
+	t.Helper()
+	name := regexp.MustCompile(`func Test\w*H\d+\w*|"H\d+\.`)
+	id := regexp.MustCompile(`H\d+`)
+	found := map[string]bool{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		kit := filepath.Dir(path) == "proptest" && strings.HasPrefix(d.Name(), "case_")
+		if d.IsDir() || !strings.HasSuffix(path, "_test.go") && (!kit || !strings.HasSuffix(path, ".go")) {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, n := range name.FindAll(text, -1) {
+			for _, hazard := range id.FindAll(n, -1) {
+				found[string(hazard)] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
