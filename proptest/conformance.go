@@ -3,6 +3,7 @@ package proptest
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,15 @@ type Options struct {
 	// Rounds is how many rounds of actions one check of Check makes; a round is 30 actions
 	// on average (-rapid.steps). Defaults to 4.
 	Rounds int
+	// Depth is how many calls the histories have that Interleave tries in every order.
+	// Defaults to 2.
+	Depth int
+	// Histories is how many histories Linearizable judges, at 100 checks (-rapid.checks);
+	// with more checks there are as many times more. Defaults to 20.
+	Histories int
+	// Artifacts is the folder where a failing history of Linearizable is drawn. Defaults to
+	// the system's folder for temporary files.
+	Artifacts string
 	// Log, when set, gets the report (Conformance) and the coverage (Check) as text; by
 	// default they go to the test's log.
 	Log func(text string)
@@ -31,6 +41,15 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Rounds == 0 {
 		o.Rounds = 4
+	}
+	if o.Depth == 0 {
+		o.Depth = 2
+	}
+	if o.Histories == 0 {
+		o.Histories = 20
+	}
+	if o.Artifacts == "" {
+		o.Artifacts = os.TempDir()
 	}
 	return o
 }

@@ -61,6 +61,16 @@ func (j *judge) end(id, why string) {
 	}
 }
 
+// overhear takes over from the model what a call did whose answer nobody heard.
+func (j *judge) overhear(m *model) {
+	for id, r := range m.runs {
+		j.launches[id], j.abandons[id] = r.attempts, r.abandons
+		if j.held[id] != r.token {
+			j.end(id, "ended by a call without an answer")
+		}
+	}
+}
+
 // leased notes a lease.
 func (j *judge) leased(l claim.Lease, maxAttempts int) {
 	if _, dead := j.void[l.Token]; dead || j.isHeld(l.Token) {
