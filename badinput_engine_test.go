@@ -190,6 +190,30 @@ func badEngine() map[string][]bad {
 			return err
 		}, errArgument, "context.Background()"}),
 
+		"lifecycle.Engine.Run": {
+			{"a nil context", func(w *world) error {
+				e, _ := w.engine()
+				var ctx context.Context
+				return e.Run(ctx)
+			}, errArgument, "context.Background()"},
+			{"an engine of no New", func(w *world) error { return new(belay.Engine).Run(w.ctx) }, errArgument, "New"},
+			{"after a shutdown", func(w *world) error {
+				e, _ := w.engine()
+				if err := e.Shutdown(w.ctx); err != nil {
+					return err
+				}
+				return e.Run(w.ctx)
+			}, belay.ErrStopped, "make another"},
+		},
+		"lifecycle.Engine.Shutdown": {
+			{"a nil context", func(w *world) error {
+				e, _ := w.engine()
+				var ctx context.Context
+				return e.Shutdown(ctx)
+			}, errArgument, "context.Background()"},
+			{"an engine of no New", func(w *world) error { return new(belay.Engine).Shutdown(w.ctx) }, errArgument, "New"},
+		},
+
 		"lifecycle.Client.Fetch":   clientRun(func(ctx context.Context, c *belay.Client, id string) error { _, err := c.Fetch(ctx, id); return err }),
 		"lifecycle.Client.Inspect": clientRun(func(ctx context.Context, c *belay.Client, id string) error { _, err := c.Inspect(ctx, id); return err }),
 		"lifecycle.Client.Await":   clientRun(func(ctx context.Context, c *belay.Client, id string) error { _, err := c.Await(ctx, id); return err }),

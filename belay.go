@@ -3,7 +3,7 @@
 // run hangs on its last checkpoint, and another process goes on from there.
 //
 // An Engine is made with New from a backend and the node types this binary can run. Its
-// methods publish graphs, start runs, drive what is due, and answer what runs ask. What an
+// methods publish graphs, start runs, drive what is due (Run), and answer what runs ask. What an
 // engine does is told by the packages it is made of: graph (documents), node (the
 // code that does the work), run (the run document and its machine), backend (stores).
 package belay
@@ -39,6 +39,8 @@ type (
 	Drained = lifecycle.Drained
 	// Stats counts what an engine did.
 	Stats = lifecycle.Stats
+	// Health is how a running engine fares.
+	Health = lifecycle.Health
 	// Abandon is a run that was handed back because it cannot begin here.
 	Abandon = lifecycle.Abandon
 	// Graph is a graph document, as ReadGraph reads it or a program builds it.
@@ -71,6 +73,9 @@ var (
 	ErrAlreadyResolved = run.ErrAlreadyResolved
 	// ErrPoisoned is matched by *PoisonedError.
 	ErrPoisoned = lifecycle.ErrPoisoned
+	// ErrRunning and ErrStopped: an engine runs once.
+	ErrRunning = lifecycle.ErrRunning
+	ErrStopped = lifecycle.ErrStopped
 	// ErrClaimLost, ErrRunCancelled and ErrShutdown are why the context of a node ended
 	// (context.Cause), besides its own timeout (context.DeadlineExceeded).
 	ErrClaimLost    = lifecycle.ErrClaimLost

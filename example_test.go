@@ -57,7 +57,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := engine.Drain(ctx, belay.DrainOptions{}); err != nil {
+	if _, err := engine.Drain(ctx, belay.DrainOptions{}); err != nil { // a service calls Run
 		log.Fatal(err)
 	}
 	r, err = engine.Await(ctx, r.ID)
@@ -66,6 +66,46 @@ func Example() {
 	}
 	fmt.Println(r.Status, string(r.Output))
 	// Output: done {"text":"Hello, Ada!"}
+}
+
+// A service drives its runs for as long as it lives. Shutdown, or the end of the context given to
+// Run, lets running nodes reach a commit and hands the rest on to other processes.
+func ExampleEngine_run() {
+	ctx := context.Background()
+	engine, err := belay.New(belay.Config{
+		Backend: memory.New(memory.Options{}),
+		Nodes:   node.NewRegistry().Add(node.Of("greet", 1, greet)),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	over := make(chan error, 1)
+	go func() { over <- engine.Run(ctx) }()
+
+	doc, err := graph.ParseYAML([]byte(greeting))
+	if err != nil {
+		log.Fatal(err)
+	}
+	ref, err := engine.Publish(ctx, doc)
+	if err != nil {
+		log.Fatal(err)
+	}
+	r, err := engine.Start(ctx, ref, person{"Ada"}, belay.StartOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if r, err = engine.Await(ctx, r.ID); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(r.Status, string(r.Output))
+
+	if err := engine.Shutdown(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-over)
+	// Output:
+	// done {"text":"Hello, Ada!"}
+	// <nil>
 }
 
 // A node may ask a person. The run then waits, holding nothing, until somebody resolves the

@@ -42,7 +42,14 @@ type Config struct {
 	// Fairness orders the due runs of different owners. Defaults to claim.OldestFirst.
 	Fairness claim.Fairness
 
-	// Concurrency is how many runs one Drain drives at once. Defaults to 10.
+	// OwnerCap, when above 0, bounds how many runs of one owner all engines together hold at
+	// once. It needs a backend with feature X10.
+	OwnerCap int
+	// Graphs, when not empty, are the only graphs whose runs Run claims. It needs a backend
+	// with feature X4. Without it an engine hands back what it cannot run.
+	Graphs []claim.GraphFilter
+
+	// Concurrency is how many runs Run, or one Drain, drives at once. Defaults to 10.
 	Concurrency int
 	// CommitBudget is how many commits in a row one claim may make before the run goes
 	// back to the queue, so that long runs do not keep short ones waiting. Defaults to 100.
@@ -56,7 +63,9 @@ type Config struct {
 	// ShutdownTimeout is how long a shutdown lets running nodes reach a commit before
 	// their contexts end and their runs are released. Defaults to 10s.
 	ShutdownTimeout time.Duration
-	// PollInterval is how often Await looks when nothing announces a change. Defaults to 1s.
+	// PollInterval is how often Run looks for due runs, and Await for a change, when nothing
+	// announces one. Run adds up to a quarter of it, so that engines do not look
+	// together. Defaults to 1s.
 	PollInterval time.Duration
 
 	// Limits bounds documents, events and values.
@@ -190,10 +199,32 @@ func (c Config) validate() error {
 	if c.Fairness > claim.Interleave {
 		say("Fairness is %d: use claim.OldestFirst or claim.Interleave", c.Fairness)
 	}
+	c.validateClaiming(say)
 	if len(bad.Problems) > 0 {
 		return bad
 	}
 	return nil
+}
+
+// validateClaiming judges what narrows the claims of an engine, and whether the backend can.
+func (c Config) validateClaiming(say func(format string, args ...any)) {
+	var features backend.Features
+	if !isNil(c.Backend) {
+		features = c.Backend.Features()
+	}
+	switch {
+	case c.OwnerCap < 0:
+		say("OwnerCap is %d: use 1 or more, or 0 for no bound", c.OwnerCap)
+	case c.OwnerCap > 0 && !features.OwnerCap:
+		say("OwnerCap needs a backend that counts an owner's claims (feature X10): leave it out, or use another backend")
+	}
+	if len(c.Graphs) > 0 && !features.ClaimFilter {
+		say("Graphs needs a backend that filters claims (feature X4): leave it out, or use another backend")
+	}
+	policy := claim.Policy{Limit: 1, MaxAttempts: 1, Filter: claim.Filter{Graphs: c.Graphs}}
+	if err := policy.Validate(); err != nil {
+		say("Graphs cannot be claimed by: %v", err)
+	}
 }
 
 // isNil also sees a nil pointer inside an interface, which would only panic later.

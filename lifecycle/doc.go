@@ -6,6 +6,9 @@
 //
 //   - a session is one stretch of claiming with its own slots. One claim is in flight at a
 //     time, and whoever frees a slot claims for it;
+//   - the dispatcher, of a Run, says when its session looks for due runs: for starts and releases
+//     here at once, for announcements, for timers that come before the next poll, and for the
+//     poll. It holds claims back while the engine is paused or the backend is away;
 //   - a vehicle drives one claimed run: plan, execute, settle, commit, until the run parks,
 //     finishes or has used up its commit budget. One goroutine at a time holds its baton,
 //     the right to touch the run; whoever is the last to finish a superstep takes it on. Nobody

@@ -7,7 +7,8 @@ import (
 	"github.com/belay-run/belay/backend"
 )
 
-// Engine starts, drives and answers runs on one backend. It is safe for concurrent use.
+// Engine starts, drives and answers runs on one backend: Run drives what is due for as long as
+// a service lives, Drain until nothing is due any more. It is safe for concurrent use.
 // Its embedded Client works on tenantless runs.
 type Engine struct {
 	Client
@@ -24,6 +25,7 @@ type Engine struct {
 	graphs  *graphs
 	beat    *heartbeat
 	watch   *watch
+	serving serving
 	stats   counters
 	trouble atomic.Int32 // failures before execution in a row, over all runs
 }

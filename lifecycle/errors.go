@@ -21,6 +21,14 @@ var (
 	ErrShutdown = errors.New("belay: the engine is shutting down")
 )
 
+// What Run answers when it cannot serve.
+var (
+	// ErrRunning: the engine serves already.
+	ErrRunning = errors.New("belay: the engine is running already: call Run once")
+	// ErrStopped: the engine has served, or was shut down before it did.
+	ErrStopped = errors.New("belay: the engine was shut down: make another one to go on")
+)
+
 // TimeoutError is the cause of a node's context that ended at its deadline. It matches
 // context.DeadlineExceeded.
 type TimeoutError struct {

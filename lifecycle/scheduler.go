@@ -6,12 +6,14 @@ import (
 )
 
 // scheduler is where the engine's concurrency comes from. Everything it runs at the same time
-// is started by Go, and everything it waits for besides the backend and a node is an
+// is started by Go or Each, and everything it waits for besides the backend and a node is an
 // event; time comes from the Clock. Whoever replaces the three decides every
 // interleaving.
 type scheduler interface {
 	Go(f func())
 	NewEvent() event
+	// Each calls f for each value of a channel, until it is closed.
+	Each(values <-chan struct{}, f func())
 }
 
 // event is a binary semaphore: a Set lets one Wait through, Sets coalesce.
@@ -23,6 +25,14 @@ type event interface {
 type goroutines struct{}
 
 func (goroutines) Go(f func()) { go f() }
+
+func (goroutines) Each(values <-chan struct{}, f func()) {
+	go func() {
+		for range values {
+			f()
+		}
+	}()
+}
 
 func (goroutines) NewEvent() event { return make(channelEvent, 1) }
 

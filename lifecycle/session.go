@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -16,34 +17,41 @@ import (
 const claimLimit = 1000
 
 // session is one stretch of claiming, with its own slots. Whoever frees a slot claims for it:
-// one claim is in flight at a time, and what is asked meanwhile makes one more.
+// one claim is in flight at a time, and what is asked meanwhile makes one more. A drain is over
+// once nothing is due; a session with a dispatcher stays until it is shut down.
 type session struct {
 	engine *Engine
 	filter claim.Filter
+	// dispatcher says when an open session claims; nil for a drain, which claims until it
+	// finds nothing.
+	dispatcher *dispatcher
 	// io is the context of what the session asks of the backend. A shutdown ends it last, so
 	// that commits and releases get through.
 	io    context.Context
 	endIO context.CancelFunc
-	over  event // set once nothing is held and nothing is due
+	over  event // set once nothing is held and nothing more is claimed
 
 	ctx context.Context // its end is a shutdown
 
 	mu       sync.Mutex
 	stopped  bool
+	cutting  bool
+	closed   bool
 	active   int // vehicles that were claimed and have not finished
 	claiming bool
-	again    bool // something may have become due since the claim in flight was sent
+	again    bool // something may be due that no claim has looked for
+	short    bool // the last claim found less than it asked for
 	ended    bool // nothing is claimed any more
 	dry      bool // because nothing was due
 	prefer   claim.Class
-	failure  error // of claiming
+	failure  error // of claiming, for good
 	done     Drained
 	wakes    map[string]time.Time // of runs left unfinished
 	stopLast func() bool
 }
 
 func newSession(ctx context.Context, e *Engine, filter claim.Filter) *session {
-	s := &session{engine: e, ctx: ctx, filter: filter, over: e.scheduler.NewEvent(), prefer: claim.Ready, wakes: map[string]time.Time{}}
+	s := &session{engine: e, ctx: ctx, filter: filter, over: e.scheduler.NewEvent(), prefer: claim.Ready, wakes: map[string]time.Time{}, again: true}
 	s.io, s.endIO = context.WithCancel(context.Background())
 	return s
 }
@@ -89,36 +97,40 @@ func (s *session) shield(v *vehicle, drive func()) {
 	drive()
 }
 
-// next claims for the free slots and starts what it got, but for one vehicle that it leaves to
-// the caller; nil when there is nothing to do here.
+// next claims for the free slots, when something may be due, and starts what it got, but for
+// one vehicle that it leaves to the caller; nil when there is nothing to do here.
 func (s *session) next() *vehicle {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
-		return nil
-	}
-	if s.claiming {
-		s.again = true
+	if s.ended || s.claiming {
 		return nil
 	}
 	var own *vehicle
 	for {
 		free := s.engine.cfg.Concurrency - s.active
 		over := s.stopping() || s.failure != nil
+		claims := s.again && free > 0 && !over && s.mayClaim()
 		switch {
-		case own != nil && s.again && free > 0 && !over:
+		case own != nil && claims:
 			v := own // it must not wait while others are claimed for
 			s.engine.scheduler.Go(func() { s.work(v) })
 			own = nil
 		case own != nil:
 			return own
+		case s.dispatcher == nil && !s.again && free > 0:
+			s.dry = s.active == 0
+			s.settleOver()
+			return nil
 		case over:
 			s.settleOver()
 			return nil
-		case free <= 0:
+		case !claims:
 			return nil
 		}
 		s.claiming, s.again = true, false
+		if s.dispatcher != nil {
+			s.dispatcher.announced = false
+		}
 		prefer := s.prefer
 		if free == 1 {
 			s.prefer = other(prefer)
@@ -129,31 +141,47 @@ func (s *session) next() *vehicle {
 		s.mu.Lock()
 		s.claiming = false
 		if err != nil {
-			s.failure = err
+			s.cannotClaim(err)
 			continue
 		}
-		if limit < free && len(vehicles)+poisoned == limit {
+		s.short = len(vehicles)+poisoned < limit
+		if poisoned > 0 || !s.short && limit < free {
 			s.again = true
 		}
 		s.active += len(vehicles)
 		s.done.Claims += len(vehicles)
 		s.done.Poisons += poisoned
-		for _, v := range vehicles {
+		if s.dispatcher != nil {
+			s.dispatcher.claimed(len(vehicles) + poisoned)
+		}
+		for i, v := range vehicles {
 			delete(s.wakes, v.lease.Run)
+			if i > 0 {
+				s.engine.scheduler.Go(func() { s.work(v) })
+			}
 		}
 		if len(vehicles) > 0 {
 			own = vehicles[0]
-			for _, v := range vehicles[1:] {
-				s.engine.scheduler.Go(func() { s.work(v) })
-			}
-			continue
-		}
-		if poisoned == 0 && !s.again {
-			s.dry = s.active == 0
-			s.settleOver()
-			return nil
 		}
 	}
+}
+
+// mayClaim reports whether claiming is not held back for now. The caller holds the lock.
+func (s *session) mayClaim() bool { return s.dispatcher == nil || s.dispatcher.mayClaim() }
+
+// cannotClaim takes note that the backend refused a claim. The caller holds the lock.
+func (s *session) cannotClaim(err error) {
+	if s.dispatcher == nil {
+		s.failure = err
+		return
+	}
+	if errors.Is(err, backend.ErrClosed) {
+		s.failure = err
+		s.dispatcher.woken.Set()
+		return
+	}
+	s.again = true
+	s.dispatcher.refused(err)
 }
 
 func other(c claim.Class) claim.Class {
@@ -181,7 +209,7 @@ func (s *session) claim(limit int, prefer claim.Class) (vehicles []*vehicle, poi
 	}()
 	policy := claim.Policy{
 		TTL: e.cfg.TTL, Limit: limit, MaxAttempts: e.cfg.MaxAttempts,
-		Prefer: prefer, Fairness: e.cfg.Fairness, Filter: s.filter,
+		Prefer: prefer, Fairness: e.cfg.Fairness, OwnerCap: e.cfg.OwnerCap, Filter: s.filter,
 	}
 	var batch backend.ClaimedBatch
 	var sent time.Time
@@ -226,6 +254,10 @@ func (s *session) finished(v *vehicle) {
 	if v.abandoned {
 		s.done.Abandons++
 	}
+	if s.dispatcher != nil {
+		s.again = s.again || s.dispatcher.freed(v)
+		return
+	}
 	if !v.wake.IsZero() {
 		s.wakes[v.lease.Run] = v.wake
 	}
@@ -239,7 +271,7 @@ func (s *session) stopping() bool { return s.ctx.Err() != nil }
 func (s *session) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
+	if s.stopped || s.closed {
 		return
 	}
 	s.stopped = true
@@ -250,20 +282,29 @@ func (s *session) stop() {
 // cut ends the contexts of nodes that did not get to a commit. After their grace, what still
 // asks something of the backend is cut off too.
 func (s *session) cut() {
+	s.mu.Lock()
+	if s.cutting || s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.cutting = true
+	if s.stopLast != nil {
+		s.stopLast()
+	}
+	s.stopLast = s.engine.clock.AfterFunc(2*s.engine.cfg.NodeGrace, s.endIO)
+	s.mu.Unlock()
 	s.engine.beat.each(func(v *vehicle) {
 		if v.session == s {
 			v.end(ErrShutdown)
 		}
 	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopLast = s.engine.clock.AfterFunc(2*s.engine.cfg.NodeGrace, s.endIO)
 }
 
 // close releases what a session that is over holds.
 func (s *session) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.closed = true
 	if s.stopLast != nil {
 		s.stopLast()
 	}

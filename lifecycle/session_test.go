@@ -68,6 +68,8 @@ func TestClaimsThatOverlapMakeOneMoreAndNoSecondAtTheSameTime(t *testing.T) {
 	store.inFlight = func() {
 		if nested++; nested == 1 {
 			for range 5 {
+				s.active++
+				s.finished(&vehicle{})
 				s.next()
 			}
 		}
@@ -82,6 +84,7 @@ func TestPreferenceAlternatesWhileThereIsOneSlot(t *testing.T) {
 	s := newTestSession(t, store)
 	s.active = s.engine.cfg.Concurrency - 1
 	for range 4 {
+		s.again = true
 		s.next()
 	}
 	if want := []claim.Class{claim.Ready, claim.Expired, claim.Ready, claim.Expired}; !slices.Equal(store.prefers, want) {

@@ -106,6 +106,7 @@ func (c *Client) RetryPoisoned(ctx context.Context, id string) (*Run, error) {
 	if err != nil {
 		return nil, absent(id, err)
 	}
+	e.Wake()
 	return c.Inspect(ctx, id)
 }
 
@@ -145,6 +146,7 @@ func (c *Client) mutate(ctx context.Context, id string, commit checkpoint.ID, de
 	e.beat.end(id, m.Document.Seq, cause)
 	if decided != nil {
 		e.observe(decided.Document, decided.Events)
+		e.becomesDue(*decided)
 	}
 	return r, nil
 }

@@ -110,6 +110,7 @@ func (c *Client) Start(ctx context.Context, ref graph.Ref, input any, opts Start
 		return first, nil
 	}
 	e.observe(proposal.Document, proposal.Events)
+	e.becomesDue(proposal)
 	return &Run{Document: proposal.Document, Owner: c.owner, Wake: wakeOf(proposal)}, nil
 }
 
