@@ -210,7 +210,7 @@ func (p *play) settle() {
 			c.op.lost = true
 		}
 	}
-	found, result := order(p.initial, p.calls, p.before, time.Minute)
+	found, result, _ := order(p.initial, p.calls, p.before, time.Minute)
 	switch result {
 	case porcupine.Ok:
 	case porcupine.Unknown:

@@ -90,7 +90,7 @@ func timed(calls []*operation) []porcupine.Operation {
 
 // order finds an order of the calls, and of what the store shows at last, in which the model
 // answers as the store did.
-func order(initial *model, calls []*operation, last picture, timeout time.Duration) ([]*operation, porcupine.CheckResult) {
+func order(initial *model, calls []*operation, last picture, timeout time.Duration) ([]*operation, porcupine.CheckResult, porcupine.LinearizationInfo) {
 	at := int64(0)
 	for _, c := range calls {
 		at = max(at, c.begun, c.ended)
@@ -106,13 +106,13 @@ func order(initial *model, calls []*operation, last picture, timeout time.Durati
 	})
 	result, info := porcupine.CheckOperationsVerbose(linearizations(initial), timed(calls), timeout)
 	if result != porcupine.Ok {
-		return nil, result
+		return nil, result, info
 	}
 	var found []*operation
 	for _, op := range info.PartialLinearizationsOperations()[0][0] {
 		found = append(found, op.Input.(*operation))
 	}
-	return found, result
+	return found, result, info
 }
 
 // judgeOrder holds C1, C2, C5, C6, C12 and A7 against what the store answered, in an order that

@@ -26,6 +26,8 @@ type operation struct {
 	answer string
 	// begun and ended are moments of the history's own time; ended is 0 before an answer.
 	begun, ended int64
+	// deaf says that the worker will not hear the answer.
+	deaf bool
 	// lost says that nobody heard the answer: the call took effect at some time after it
 	// began, or never.
 	lost bool
@@ -265,7 +267,7 @@ func (w *caller) commit(s sentCommit, v *view) *operation {
 		switch {
 		case err == nil && committed.Replayed:
 			c.answer = "replayed"
-		case err == nil && v != nil && d.Status == run.Running:
+		case err == nil && v != nil && d.Status == run.Running && !c.deaf:
 			v.document, v.lease.Seq = d, d.Seq
 		}
 		c.lost = unheard(err)

@@ -49,3 +49,19 @@ func TestConformance(t *testing.T) {
 func TestRandomHistories(t *testing.T) {
 	proptest.Check(t, open, proptest.Options{Rounds: 1})
 }
+
+func TestLinearizable(t *testing.T) {
+	proptest.Linearizable(t, open, proptest.Options{})
+}
+
+func TestInterleave(t *testing.T) {
+	proptest.Interleave(t, func(t proptest.T, yield func(point string)) proptest.Opened {
+		store := memory.New(memory.Options{Yield: yield})
+		t.Cleanup(func() {
+			if err := store.Close(); err != nil {
+				t.Errorf("closing: %v", err)
+			}
+		})
+		return proptest.Opened{Store: store}
+	}, proptest.Options{Depth: 1})
+}

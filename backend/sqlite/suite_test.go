@@ -19,29 +19,44 @@ import (
 
 // TestConformance: the whole contract on one file.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	proptest.Conformance(t, open, proptest.Options{})
 }
 
 // TestCheck: random histories against the kit's model.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	proptest.Check(t, open, proptest.Options{})
+}
+
+// TestLinearizable: goroutines on one store.
+func TestLinearizable(t *testing.T) {
+	proptest.Linearizable(t, open, proptest.Options{Histories: 50})
+}
+
+// TestLinearizableHandles: the same where every call goes through another store on the
+// same file, so that connections of their own meet in it.
+func TestLinearizableHandles(t *testing.T) {
+	proptest.Linearizable(t, openHandles, proptest.Options{Histories: 50})
 }
 
 // TestConformanceOfHandles: the same where every call goes through another store on the
 // same file.
 func TestConformanceOfHandles(t *testing.T) {
+	t.Parallel()
 	proptest.Conformance(t, openHandles, proptest.Options{})
 }
 
 // TestCheckOfHandles: the same.
 func TestCheckOfHandles(t *testing.T) {
+	t.Parallel()
 	proptest.Check(t, openHandles, proptest.Options{})
 }
 
 func openHandles(t proptest.T) proptest.Opened {
 	t.Helper()
 	f := newFixture(t)
-	return f.opened(&handles{all: []*sqlite.Store{f.open(t), f.open(t), f.store}})
+	return f.opened(&handles{all: []*sqlite.Store{f.open(t), f.store}})
 }
 
 // open makes a store in a folder of its own, with every hook SQLite allows. Without LockRun:
