@@ -40,7 +40,9 @@ func (s *Store) claim(ctx context.Context, p claim.Policy, documents bool) (back
 	if err != nil {
 		return backend.ClaimedBatch{}, err
 	}
-	a.batch.Now = s.floor.raise(a.batch.Now)
+	if p.Now.IsZero() {
+		s.floor.raise(a.batch.Now)
+	}
 	return a.batch, nil
 }
 

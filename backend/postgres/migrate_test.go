@@ -1,0 +1,281 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/internal/pgtest"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func testPool(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(pgtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 20
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func testStore(t *testing.T, pool *pgxpool.Pool, opts Options) *Store {
+	t.Helper()
+	if opts.Schema == "" {
+		opts.Schema = pgtest.Schema(t)
+	}
+	s, err := New(pool, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestSchemaIsTheGoldenOne: what the migrations lead to, on every version of the server.
+func TestSchemaIsTheGoldenOne(t *testing.T) {
+	s := testStore(t, testPool(t), Options{})
+	got, err := s.describe(t.Context(), s.pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile("schema.golden", []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile("schema.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the schema differs from schema.golden (rewrite it with -update):\n%s", got)
+	}
+}
+
+// TestEveryStatementPrepares: each file in sql is used by name, and understood by the server.
+func TestEveryStatementPrepares(t *testing.T) {
+	s := testStore(t, testPool(t), Options{})
+	used, err := os.ReadFile("statements.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for st, text := range s.texts {
+		if !strings.Contains(string(used), fmt.Sprintf("statement = %q", st)) {
+			t.Errorf("sql/%s.sql is not used", st)
+		}
+		if strings.Contains(text, placeholder) {
+			t.Errorf("sql/%s.sql keeps its placeholder", st)
+		}
+		if st == stPruneGraphsLock { // a utility statement, which is not prepared
+			continue
+		}
+		if _, err := conn.Conn().Prepare(t.Context(), string(st), text); err != nil {
+			t.Errorf("sql/%s.sql: %v", st, err)
+		}
+	}
+	if n := strings.Count(string(used), "statement = \""); n != len(s.texts) {
+		t.Errorf("%d statements have a name and %d a file", n, len(s.texts))
+	}
+}
+
+// TestMigrationsAreReadable: the exported files are those that are applied.
+func TestMigrationsAreReadable(t *testing.T) {
+	all, err := loadMigrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := fs.ReadDir(Migrations(), ".")
+	if err != nil || len(entries) != len(all) {
+		t.Fatalf("%d files are exported and %d are applied, %v", len(entries), len(all), err)
+	}
+	for i, m := range all {
+		if m.number != int64(i+1) || entries[i].Name() != m.name {
+			t.Errorf("migration %d is %s, its file %s", m.number, m.name, entries[i].Name())
+		}
+		if m.from < 1 || m.from > m.number {
+			t.Errorf("migration %s is compatible from %d", m.name, m.from)
+		}
+	}
+}
+
+// TestOddSchemaNames: a schema's name is quoted wherever it is used.
+func TestOddSchemaNames(t *testing.T) {
+	pool := testPool(t)
+	for _, name := range []string{`a "quoted" name`, "with; drop table", "Ünïcode", "select", strings.Repeat("x", maxSchema)} {
+		schema := name
+		t.Cleanup(func() {
+			_, err := pool.Exec(context.Background(), "drop schema if exists "+pgx.Identifier{schema}.Sanitize()+" cascade")
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		s := testStore(t, pool, Options{Schema: schema})
+		if _, err := s.FetchRun(t.Context(), backend.System(), "absent"); !errors.Is(err, backend.ErrNotFound) {
+			t.Errorf("in the schema %q: %v", schema, err)
+		}
+		if _, err := New(pool, Options{Schema: schema, VerifyOnly: true}); err != nil {
+			t.Errorf("the schema %q is not found again: %v", schema, err)
+		}
+	}
+	for _, name := range []string{strings.Repeat("x", maxSchema+1), "nul\x00", "\xff"} {
+		if _, err := New(pool, Options{Schema: name}); !errors.Is(err, backend.ErrInvalidArgument) {
+			t.Errorf("the schema %q: %v", name, err)
+		}
+	}
+}
+
+// TestMigratorsAtOnce (H21): any number of migrators, one of them killed in the middle,
+// lead to one schema, and each program that comes later finds it.
+func TestMigratorsAtOnce(t *testing.T) {
+	pool, schema := testPool(t), pgtest.Schema(t)
+	all, err := loadMigrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The killed one holds the lock, has made tables, and loses its connection.
+	victim := &Store{pool: pool, opts: Options{Schema: schema}.withDefaults()}
+	if victim.texts, err = loadStatements(schema); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.migrateIn(t.Context(), tx, all); err != nil {
+		t.Fatal(err)
+	}
+	errs := make([]error, 3)
+	var others sync.WaitGroup
+	for i := range errs {
+		others.Go(func() {
+			s, err := New(pool, Options{Schema: schema})
+			if errs[i] = err; err == nil {
+				errs[i] = s.Close()
+			}
+		})
+	}
+	var waiting int
+	for waiting < len(errs) {
+		const ask = "select count(*) from pg_locks where locktype = 'advisory' and not granted and objid = ($1::bigint & 4294967295)::oid"
+		if err := pool.QueryRow(t.Context(), ask, victim.lockKey("migrate")).Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := pool.Exec(t.Context(), "select pg_terminate_backend($1)", int32(tx.Conn().PgConn().PID())); err != nil {
+		t.Fatal(err)
+	}
+	_ = tx.Rollback(context.Background())
+	others.Wait()
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("migrator %d: %v", i, err)
+		}
+	}
+	if _, err := New(pool, Options{Schema: schema, VerifyOnly: true}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSetupRefusals: each refusal names its problem and what to do.
+func TestSetupRefusals(t *testing.T) {
+	pool := testPool(t)
+	problem := func(opts Options, want Problem) {
+		t.Helper()
+		_, err := New(pool, opts)
+		refusal, ok := errors.AsType[*SetupError](err)
+		if !ok || refusal.Problem != want || refusal.Remedy == "" {
+			t.Errorf("it answered %v; the problem must be %s, with a remedy", err, want)
+		}
+	}
+	exec := func(text string, args ...any) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), text, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	schema := pgtest.Schema(t)
+	problem(Options{Schema: schema, VerifyOnly: true}, ProblemOutdated)
+	s := testStore(t, pool, Options{Schema: schema})
+	migrations := pgx.Identifier{schema, "migrations"}.Sanitize()
+
+	exec("insert into " + migrations + " values (1000, '1000_later.sql', 'x', 1, now())")
+	testStore(t, pool, Options{Schema: schema}) // the next release's schema, which this one works with
+	exec("update " + migrations + " set compatible_from = 1000 where number = 1000")
+	problem(Options{Schema: schema}, ProblemNewer)
+	exec("delete from " + migrations + " where number = 1000")
+	exec("update " + migrations + " set sha256 = 'x' where number = 1")
+	problem(Options{Schema: schema}, ProblemLedger)
+
+	// Somebody migrates and does not end.
+	busy := pgtest.Schema(t)
+	s.opts.Schema = busy
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), "select pg_advisory_xact_lock($1)", s.lockKey("migrate")); err != nil {
+		t.Fatal(err)
+	}
+	problem(Options{Schema: busy, SetupTimeout: 300 * time.Millisecond}, ProblemBusy)
+}
+
+// TestRoleWithoutRights: a role that may not create is told what is missing, and works once
+// somebody else has migrated and granted.
+func TestRoleWithoutRights(t *testing.T) {
+	pool, schema := testPool(t), pgtest.Schema(t)
+	role := schema + "_role"
+	exec := func(text string) {
+		t.Helper()
+		if _, err := pool.Exec(context.Background(), text, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("create role " + role)
+	t.Cleanup(func() { exec("drop owned by " + role + "; drop role " + role) })
+	config := pool.Config()
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "set role "+role)
+		return err
+	}
+	limited, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limited.Close()
+	_, err = New(limited, Options{Schema: schema})
+	refusal, ok := errors.AsType[*SetupError](err)
+	if !ok || refusal.Problem != ProblemPrivilege || !strings.Contains(refusal.Remedy, "grant") {
+		t.Errorf("a role without rights was answered %v", err)
+	}
+	testStore(t, pool, Options{Schema: schema})
+	exec("grant usage on schema " + schema + " to " + role + "; grant select, insert, update, delete on all tables in schema " + schema + " to " + role)
+	s := testStore(t, limited, Options{Schema: schema})
+	if _, err := s.FetchRun(t.Context(), backend.System(), "absent"); !errors.Is(err, backend.ErrNotFound) {
+		t.Errorf("the granted role was answered %v", err)
+	}
+}
