@@ -15,6 +15,15 @@ type hub struct {
 	mu     sync.Mutex
 	subs   map[*subscription]struct{}
 	closed bool
+
+	start   sync.Once // of the listener
+	sending sync.Once // of the notifier
+	running sync.WaitGroup
+	live    chan struct{} // closed when the listener hears, or knows that it will not
+	alive   sync.Once     // closes live
+	pending chan struct{} // a notification to send
+	ctx     context.Context
+	cancel  context.CancelFunc
 }
 
 type subscription struct {
@@ -22,7 +31,11 @@ type subscription struct {
 	stop func() bool // of the watch on the subscriber's context
 }
 
-func newHub(s *Store) *hub { return &hub{s: s, subs: make(map[*subscription]struct{})} }
+func newHub(s *Store) *hub {
+	h := &hub{s: s, subs: make(map[*subscription]struct{}), live: make(chan struct{}), pending: make(chan struct{}, 1)}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h
+}
 
 func (h *hub) broadcast() {
 	h.mu.Lock()
@@ -46,20 +59,40 @@ func (h *hub) leave(sub *subscription) {
 
 func (h *hub) close() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.closed = true
 	for sub := range h.subs {
 		delete(h.subs, sub)
 		close(sub.wake)
 		sub.stop()
 	}
+	h.mu.Unlock()
+	h.cancel()
+	h.running.Wait()
 }
 
-// Subscribe implements backend.Wakes (feature X5).
+// Subscribe implements backend.Wakes (feature X5): it tells of what was changed through
+// this store, and through every other one on the schema while there is a listening
+// connection, which the first subscription makes. Without one, and while it is being made
+// anew, subscribers are told to look every Options.PollInterval. Releases and abandons, and
+// what a host's own transaction starts, are told in this store only, or not at all.
 func (s *Store) Subscribe(ctx context.Context) (<-chan struct{}, error) {
+	h := s.hub
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil, backend.ErrClosed
+	}
+	h.start.Do(func() { h.running.Go(h.listen) })
+	h.mu.Unlock()
+	select {
+	case <-h.live: // what comes from now on is heard, or its loss is announced
+	case <-h.ctx.Done():
+		return nil, backend.ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	sub := &subscription{wake: make(chan struct{}, 1)}
 	sub.wake <- struct{}{} // it is live
-	h := s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -85,4 +118,7 @@ func (s *Store) changed(schedule checkpoint.Schedule, now time.Time) {
 }
 
 // wake tells every subscriber, of this store and of others.
-func (s *Store) wake() { s.hub.broadcast() }
+func (s *Store) wake() {
+	s.hub.broadcast()
+	s.hub.notify()
+}
