@@ -92,7 +92,7 @@ func (v *vehicle) send(p *run.Proposal) error {
 	c := backend.Commit{Proposal: *p, CheckpointID: checkpoint.ID(e.ids.CheckpointID()), Token: v.lease.Token}
 	for n := 0; ; n++ {
 		sent := e.clock.Now()
-		done, err := e.store.Commit(v.session.io, backend.System(), c)
+		done, err := v.session.committer.commit(c, n > 0)
 		if err == nil {
 			if done.Replayed {
 				e.stats.replays.Add(1)

@@ -15,6 +15,8 @@
 //     waits for a node, so one that never returns costs its goroutine and nothing else;
 //   - an attempt is one node at work, with a deadline and a context whose cause says why it
 //     ended: *TimeoutError, ErrClaimLost, ErrRunCancelled or ErrShutdown;
+//   - the committer sends the commits of a session's vehicles: alone while the backend keeps up,
+//     together when they come faster, each with its own fence and its own answer;
 //   - the heartbeat refreshes every claim the engine holds, and gives up one that it could
 //     not refresh, before anybody else may take it.
 //

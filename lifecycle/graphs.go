@@ -47,6 +47,9 @@ type load struct {
 	done    bool
 	program *program
 	err     error
+	// forsaken: it came to no answer that is anybody else's, since its caller's context ended
+	// under way, or the backend panicked.
+	forsaken bool
 }
 
 // maxPrograms bounds the cache; what is dropped is compiled again when it is needed.
@@ -84,15 +87,20 @@ func (e *Engine) program(ctx context.Context, owner backend.Owner, ref graph.Ref
 		ev.Wait()
 		stop()
 		g.mu.Lock()
-		defer g.mu.Unlock()
-		if !l.done {
+		done, forsaken, p, err := l.done, l.forsaken, l.program, l.err
+		g.mu.Unlock()
+		switch {
+		case !done:
 			return nil, context.Cause(ctx)
+		case forsaken:
+			return e.program(ctx, owner, ref)
 		}
-		return l.program, l.err
+		return p, err
 	}
-	l := &load{}
+	l := &load{forsaken: true} // until there is an answer
 	g.loading[key] = l
 	g.mu.Unlock()
+	defer g.loaded(key, l)
 
 	p, err := e.compile(ctx, owner, ref)
 
@@ -101,12 +109,19 @@ func (e *Engine) program(ctx context.Context, owner backend.Owner, ref graph.Ref
 	if err == nil {
 		p = g.keep(key, p)
 	}
+	l.program, l.err, l.forsaken = p, err, err != nil && ctx.Err() != nil
+	return p, err
+}
+
+// loaded lets those go on who wait for a compilation, however it ended.
+func (g *graphs) loaded(key ownedRef, l *load) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	delete(g.loading, key)
-	l.done, l.program, l.err = true, p, err
+	l.done = true
 	for _, ev := range l.waiting {
 		ev.Set()
 	}
-	return p, err
 }
 
 // compile fetches and compiles, without the cache.

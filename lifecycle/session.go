@@ -25,6 +25,7 @@ type session struct {
 	// dispatcher says when an open session claims; nil for a drain, which claims until it
 	// finds nothing.
 	dispatcher *dispatcher
+	committer  *committer
 	// io is the context of what the session asks of the backend. A shutdown ends it last, so
 	// that commits and releases get through.
 	io    context.Context
@@ -53,6 +54,7 @@ type session struct {
 func newSession(ctx context.Context, e *Engine, filter claim.Filter) *session {
 	s := &session{engine: e, ctx: ctx, filter: filter, over: e.scheduler.NewEvent(), prefer: claim.Ready, wakes: map[string]time.Time{}, again: true}
 	s.io, s.endIO = context.WithCancel(context.Background())
+	s.committer = newCommitter(e, s.io)
 	return s
 }
 

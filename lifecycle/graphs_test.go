@@ -1,0 +1,76 @@
+package lifecycle_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/graph"
+	"github.com/belay-run/belay/lifecycle"
+	"github.com/belay-run/belay/run"
+	"github.com/belay-run/belay/value"
+)
+
+// firstGraph is a store whose first read of a graph goes otherwise.
+type firstGraph struct {
+	backend.Store
+	first func(ctx context.Context) error
+}
+
+func (s *firstGraph) FetchGraph(ctx context.Context, owner backend.Owner, ref graph.Ref) (value.Value, error) {
+	if first := s.first; first != nil {
+		s.first = nil
+		if err := first(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s.Store.FetchGraph(ctx, owner, ref)
+}
+
+func TestACallerWhoLeavesWhileAGraphIsCompiledFailsNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &firstGraph{Store: newMemory(nil), first: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		e := newEngine(t, store, options{}, ask)
+		ref := publish(t, &e.Client, question)
+		leaving, leave := context.WithCancel(t.Context())
+		answers := make(chan error, 2)
+		go func() {
+			_, err := e.Start(leaving, ref, nil, lifecycle.StartOptions{})
+			answers <- err
+		}()
+		synctest.Wait()
+		go func() {
+			_, err := e.Start(t.Context(), ref, nil, lifecycle.StartOptions{})
+			answers <- err
+		}()
+		synctest.Wait()
+		leave()
+		if first, second := <-answers, <-answers; (first == nil) == (second == nil) {
+			t.Errorf("%v and %v: want an error for the one who left, and none for the other", first, second)
+		}
+	})
+}
+
+func TestABackendThatPanicsWhileAGraphIsReadHoldsUpNoOtherRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &firstGraph{Store: newMemory(nil)}
+		starter := newEngine(t, store, options{}, act("work", func(context.Context) error { return nil }))
+		ref := publish(t, &starter.Client, single)
+		a := start(t, &starter.Client, ref, nil, lifecycle.StartOptions{})
+		b := start(t, &starter.Client, ref, nil, lifecycle.StartOptions{})
+
+		e := newEngine(t, store, options{Concurrency: 1}, act("work", func(context.Context) error { return nil }))
+		store.first = func(context.Context) error { panic("boom") }
+		drain(t, e)
+		time.Sleep(time.Minute)
+		drain(t, e)
+		for _, id := range []string{a.ID, b.ID} {
+			wantStatus(t, inspect(t, &e.Client, id), run.Done)
+		}
+	})
+}
