@@ -7,6 +7,8 @@ import (
 	"iter"
 	"math"
 
+	code "modernc.org/sqlite/lib"
+
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/checkpoint"
 	"github.com/belay-run/belay/claim"
@@ -48,26 +50,46 @@ func (a *audit) found(f backend.Finding) error {
 	return nil
 }
 
-func (a *audit) run(ctx context.Context) (err error) {
-	a.c, err = a.s.dialReader(ctx)
-	if err != nil {
+func (a *audit) run(ctx context.Context) error {
+	var err error
+	if a.c, err = a.s.dialReader(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.c.close()) }()
+	// It only read, and what is wrong has been said: SQLite says it again at the end.
+	defer func() { _ = a.c.close() }()
 	if len(a.p.Runs) > 0 {
 		for _, id := range a.p.Runs {
-			if err := a.runs(ctx, id); err != nil {
+			if err := a.past("run "+id, a.runs(ctx, id)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	for _, part := range []func(context.Context) error{a.storage, a.schema, a.orphans, a.graphs, a.keys} {
-		if err := part(ctx); err != nil {
+	for _, part := range []struct {
+		name  string
+		check func(context.Context) error
+	}{
+		{"the pages", a.storage},
+		{"the schema", a.schema},
+		{"the rows of lost runs", a.orphans},
+		{"the graphs", a.graphs},
+		{"the start keys", a.keys},
+		{"the runs", func(ctx context.Context) error { return a.runs(ctx, nil) }},
+	} {
+		if err := a.past(part.name, part.check(ctx)); err != nil {
 			return err
 		}
 	}
-	return a.runs(ctx, nil)
+	return nil
+}
+
+// past makes a finding of pages that cannot be read, which end the check of one part and
+// not that of the others.
+func (a *audit) past(part string, err error) error {
+	if primary(err) != code.SQLITE_CORRUPT {
+		return err
+	}
+	return a.found(backend.NewFinding("I1.storage", fmt.Sprintf("the check of %s ended early: %v", part, err)))
 }
 
 // storage is I1 as SQLite judges it. Its constraints are left to the checks that name them.

@@ -213,6 +213,56 @@ func spoilIndex(t *testing.T, path string) {
 	must(t, errors.Join(err, f.Close()))
 }
 
+// TestAuditGoesOnBehindUnreadablePages: pages that cannot be read are findings, of the whole
+// audit and of one run's, and what lies on other pages is judged all the same.
+func TestAuditGoesOnBehindUnreadablePages(t *testing.T) {
+	s := soundStore(t)
+	runSQL(t, s.Path(), "update belay_documents set body = x'00' where run = (select no from belay_runs where id = 'ready')")
+	must(t, s.Close())
+	spoilTable(t, s.Path(), "belay_graphs")
+	s = openPath(t, s.Path(), Options{Damaged: true})
+	var storage, document, graphs int
+	for _, f := range auditAll(t, s, auditPolicy) {
+		switch f.Check {
+		case "I1.storage":
+			storage++
+			if strings.Contains(f.Detail, "the check of the graphs ended early") {
+				graphs++
+			}
+		case "I2.document":
+			document++
+		}
+	}
+	if storage < 2 || graphs != 1 || document != 1 {
+		t.Errorf("%d findings of pages, %d of them of the graphs, and %d of the document", storage, graphs, document)
+	}
+	must(t, s.Close())
+	spoilTable(t, s.Path(), "belay_documents")
+	s = openPath(t, s.Path(), Options{Damaged: true})
+	p := auditPolicy
+	p.Runs = []string{"ready"}
+	if found := auditAll(t, s, p); len(found) != 1 || found[0].Check != "I1.storage" || !strings.Contains(found[0].Detail, "run ready") {
+		t.Errorf("%+v", found)
+	}
+}
+
+// spoilTable overwrites the head of a table's first page.
+func spoilTable(t *testing.T, path, table string) {
+	t.Helper()
+	var page int64
+	c, err := dial(fileURI(path, "ro", nil))
+	must(t, err)
+	must(t, c.read(context.Background(), "select rootpage from sqlite_schema where name = ?", func(r row) error {
+		page = r.int(0)
+		return nil
+	}, table))
+	must(t, c.close())
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	must(t, err)
+	_, err = f.WriteAt([]byte("no page of a table"), (page-1)*pageSize)
+	must(t, errors.Join(err, f.Close()))
+}
+
 // TestAuditOfSomeRuns: looks at these alone.
 func TestAuditOfSomeRuns(t *testing.T) {
 	s := soundStore(t)

@@ -22,6 +22,36 @@ type disk struct {
 	files map[string]*diskFile
 	open  map[uintptr]*diskFile // by sqlite3_file
 	lies  bool                  // syncs are forgotten
+
+	// The call (a write, a truncation or a sync) that fails, counted down to 0, and with
+	// what; negative: none.
+	fails  int
+	failed int32
+}
+
+// fail makes the n-th call from now on fail, once.
+func (d *disk) fail(n int, code int32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fails, d.failed = n, code
+}
+
+// pending tells whether the call that is to fail is still to come.
+func (d *disk) pending() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.fails >= 0
+}
+
+// failing is the code of a call that is to fail now; d is locked.
+func (d *disk) failing() int32 {
+	if d.fails < 0 {
+		return lib.SQLITE_OK
+	}
+	if d.fails--; d.fails < 0 {
+		return d.failed
+	}
+	return lib.SQLITE_OK
 }
 
 type diskFile struct {
@@ -44,7 +74,7 @@ var diskWrapped struct {
 // interpose puts a disk under every connection that is opened on a file of dir until the test ends.
 func interpose(t *testing.T, dir string) *disk {
 	t.Helper()
-	d := &disk{dir: dir, files: make(map[string]*diskFile), open: make(map[uintptr]*diskFile)}
+	d := &disk{fails: -1, dir: dir, files: make(map[string]*diskFile), open: make(map[uintptr]*diskFile)}
 	theDisk = d
 	diskWrapped.methods = make(map[uintptr]uintptr)
 	diskWrapped.tables = make(map[uintptr]*lib.Tsqlite3_io_methods)
@@ -131,6 +161,9 @@ func diskWrite(tls *libc.TLS, file, buf uintptr, n int32, at int64) int32 {
 	d := theDisk
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if rc := d.failing(); rc != lib.SQLITE_OK {
+		return rc
+	}
 	rc := goFunc[func(*libc.TLS, uintptr, uintptr, int32, int64) int32](methodsOf(file).FxWrite)(tls, file, buf, n, at)
 	if rc == lib.SQLITE_OK {
 		data := bytes.Clone(unsafe.Slice((*byte)(pointer(buf)), n))
@@ -149,6 +182,9 @@ func diskTruncate(tls *libc.TLS, file uintptr, size int64) int32 {
 	d := theDisk
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if rc := d.failing(); rc != lib.SQLITE_OK {
+		return rc
+	}
 	rc := goFunc[func(*libc.TLS, uintptr, int64) int32](methodsOf(file).FxTruncate)(tls, file, size)
 	if rc == lib.SQLITE_OK {
 		d.open[file].pending = append(d.open[file].pending, func(b []byte) []byte { return b[:min(int(size), len(b))] })
@@ -160,6 +196,9 @@ func diskSync(tls *libc.TLS, file uintptr, flags int32) int32 {
 	d := theDisk
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if rc := d.failing(); rc != lib.SQLITE_OK {
+		return rc
+	}
 	rc := goFunc[func(*libc.TLS, uintptr, int32) int32](methodsOf(file).FxSync)(tls, file, flags)
 	if f := d.open[file]; rc == lib.SQLITE_OK && !d.lies {
 		f.syncs++

@@ -94,7 +94,7 @@ func (v view) ListEvents(ctx context.Context, scope backend.Scope, id string, q 
 
 // history lends a session on a visible run's events.
 func (v view) history(ctx context.Context, op string, scope backend.Scope, id string, fn func(db session, number int64) error) error {
-	err := v.read(ctx, func(db session) error {
+	err := v.same(ctx, func(db session) error {
 		var number int64
 		err := db.query(ctx, stRunNumber, func(r row) error { number = r.int(0); return nil }, id, ownerArg(scope))
 		if err != nil {

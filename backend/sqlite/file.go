@@ -21,6 +21,9 @@ var siblings = []string{"", "-wal", "-shm", "-journal"}
 // statfs tells whether a directory is on a network file system.
 var statfs = networkFileSystem
 
+// access tells why a file may not be written. It opens nothing (see creating).
+var access = mayWrite
+
 // prepareFile checks directory and file, and creates the file, closed to others.
 func prepareFile(path string, opts Options) error {
 	dir := filepath.Dir(path)

@@ -16,6 +16,11 @@ func widerThan(info fs.FileInfo, allowed fs.FileMode) fs.FileMode {
 
 func isReadOnlyMedium(err error) bool { return errors.Is(err, syscall.EROFS) }
 
+func mayWrite(path string) error {
+	const write = 2
+	return syscall.Access(path, write)
+}
+
 // syncPath flushes a file or a directory to the disk.
 func syncPath(path string) error {
 	f, err := os.Open(path)

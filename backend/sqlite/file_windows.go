@@ -16,6 +16,9 @@ func widerThan(fs.FileInfo, fs.FileMode) fs.FileMode { return 0 }
 
 func isReadOnlyMedium(err error) bool { return errors.Is(err, windows.ERROR_WRITE_PROTECT) }
 
+// mayWrite is nothing new there: SQLite's own error says it.
+func mayWrite(string) error { return nil }
+
 func networkFileSystem(dir string) (kind string, remote bool) {
 	volume := filepath.VolumeName(dir)
 	if strings.HasPrefix(volume, `\\`) {

@@ -27,6 +27,9 @@ type inTx struct{ hostTx }
 
 func (t inTx) read(_ context.Context, fn func(session) error) error { return fn(t.hostTx) }
 
+// same is the host's transaction itself, at whatever isolation it has.
+func (t inTx) same(_ context.Context, fn func(session) error) error { return fn(t.hostTx) }
+
 // bound is a store in a host's transaction.
 type bound struct {
 	view

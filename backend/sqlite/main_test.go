@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -11,6 +12,16 @@ import (
 func TestMain(m *testing.M) {
 	if role := os.Getenv(childRole); role != "" {
 		os.Exit(child(role))
+	}
+	flag.Parse()
+	given := os.Getenv("RAPID_CHECKS") != ""
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if !given {
+		// Each step of a random history looks at the whole store, and SQLite is slow under the
+		// race detector.
+		if err := flag.Set("rapid.checks", checks); err != nil {
+			panic(err)
+		}
 	}
 	goleak.VerifyTestMain(m)
 }

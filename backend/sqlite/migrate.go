@@ -73,9 +73,12 @@ func migrate(ctx context.Context, c *conn, path string, all []migration, now tim
 		return err
 	}
 	if version == 0 {
-		// Only a file without pages takes it; one that has tables already is told by readBack.
-		if err := c.run(ctx, "pragma auto_vacuum = 2"); err != nil {
-			return err
+		// Only a file without pages takes it. One that has tables already must have been made
+		// so, and with the right encoding, which is known before anything is written to it.
+		for _, fixed := range []setting{{"encoding", "", "UTF-8"}, {"auto_vacuum", "2", "2"}} {
+			if err := apply(ctx, c, path, []setting{fixed}); err != nil {
+				return err
+			}
 		}
 	}
 	for _, m := range all {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -192,6 +193,42 @@ func TestOpenRefusesAReadOnlyMedium(t *testing.T) {
 	e, ok = errors.AsType[*OpenError]((&Store{path: path}).explain(c.run(context.Background(), "create table x (y)")))
 	if !ok || e.Problem != ProblemReadOnly {
 		t.Errorf("%v", e)
+	}
+	// A file that is there already is opened by SQLite alone, which only says that it cannot.
+	real := access
+	t.Cleanup(func() { access = real })
+	access = func(string) error { return readOnlyError }
+	c, err = dial(fileURI(path+".absent", "rw", nil))
+	if err == nil {
+		err = errors.Join(c.run(context.Background(), "select 1 from sqlite_schema"), c.close())
+	}
+	e, ok = errors.AsType[*OpenError]((&Store{path: path}).explain(err))
+	if !ok || e.Problem != ProblemReadOnly {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestOpenLeavesWhatItRefuses: another program's database whose settings cannot be belay's
+// has none of belay's tables afterwards.
+func TestOpenLeavesWhatItRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"auto_vacuum": "create table theirs (x)",
+		"encoding":    "pragma encoding = 'UTF-16le'; pragma auto_vacuum = 2; create table theirs (x)",
+	} {
+		path := freshFile(t)
+		must(t, create(path))
+		runSQL(t, path, text)
+		before, err := os.ReadFile(path)
+		must(t, err)
+		_, err = Open(context.Background(), path, Options{})
+		if e, ok := errors.AsType[*OpenError](err); !ok || e.Problem != ProblemSetting || e.Setting != name {
+			t.Errorf("%s: %v", name, err)
+		}
+		after, err := os.ReadFile(path)
+		must(t, err)
+		if !bytes.Equal(before, after) {
+			t.Errorf("%s: the file that was refused was changed", name)
+		}
 	}
 }
 

@@ -14,8 +14,10 @@ import (
 
 // reader lends sessions for reading: the store's pool, or the host's transaction.
 type reader interface {
-	// read lends a session; every statement of fn sees the same state.
+	// read lends a session for one statement.
 	read(ctx context.Context, fn func(session) error) error
+	// same lends a session on which every statement sees the same state.
+	same(ctx context.Context, fn func(session) error) error
 }
 
 // view is everything that reads, over either.
@@ -24,6 +26,10 @@ type view struct{ reader }
 type pool struct{ *readers }
 
 func (p pool) read(ctx context.Context, fn func(session) error) error {
+	return p.use(ctx, func(c *conn) error { return fn(c) })
+}
+
+func (p pool) same(ctx context.Context, fn func(session) error) error {
 	return p.snapshot(ctx, func(c *conn) error { return fn(c) })
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -87,8 +88,25 @@ func (s *Store) connect(ctx context.Context) error {
 	if err := s.readers.use(ctx, func(*conn) error { return nil }); err != nil {
 		return errors.Join(err, w.close())
 	}
-	s.writer = startWriter(w, s.opts, s.common.hub.broadcast)
+	opened, err := os.Stat(s.key)
+	if err != nil {
+		return errors.Join(err, s.readers.close(), w.close())
+	}
+	s.writer = startWriter(w, s.opts, s.common.hub.broadcast, func() error { return inPlace(s.key, opened) })
 	return nil
+}
+
+// inPlace fails when the file that was opened is no longer the one under its name: what is
+// written to a deleted file nobody finds again, so it must not be answered as stored.
+func inPlace(path string, opened os.FileInfo) error {
+	now, err := os.Stat(path)
+	if (err == nil && os.SameFile(now, opened)) || (err != nil && !errors.Is(err, fs.ErrNotExist)) {
+		return nil
+	}
+	return &backend.InfrastructureError{
+		Op: "commit", Nature: backend.Permanent,
+		Err: fmt.Errorf("%s was deleted, moved or replaced while it was open: put it back, and restart what uses it", path),
+	}
 }
 
 // Path is the absolute path of the store's file.
@@ -175,9 +193,12 @@ func (s *Store) explain(err error) error {
 	case code.SQLITE_BUSY, code.SQLITE_PROTOCOL, code.SQLITE_LOCKED:
 		e.Problem, e.Remedy = ProblemBusy, "end the program that holds it, or raise Options.BusyTimeout"
 	case code.SQLITE_PERM, code.SQLITE_AUTH, code.SQLITE_CANTOPEN:
-		if f, cannot := os.Stat(s.path); cannot != nil || f != nil {
-			e.Problem, e.Remedy = ProblemAccess, "run as the user who owns the file and its directory"
+		if cannot := access(s.path); isReadOnlyMedium(cannot) {
+			return readOnly(s.path, err)
 		}
+		e.Problem, e.Remedy = ProblemAccess, "run as the user who owns the file and its directory"
+	case code.SQLITE_FULL, code.SQLITE_IOERR:
+		e.Remedy = "the disk may be full or failing: make room, or look at its log"
 	}
 	return e
 }

@@ -37,6 +37,7 @@ type writer struct {
 	timeout  time.Duration
 	maxGroup int
 	wake     func()
+	inPlace  func() error // fails when the file is no longer the one under its name
 
 	mu      sync.Mutex
 	queue   []*operation
@@ -46,9 +47,9 @@ type writer struct {
 	ended   chan struct{}
 }
 
-func startWriter(c *conn, opts Options, wake func()) *writer {
+func startWriter(c *conn, opts Options, wake func(), inPlace func() error) *writer {
 	w := &writer{
-		conn: c, timeout: opts.BusyTimeout, maxGroup: opts.MaxGroup, wake: wake,
+		conn: c, timeout: opts.BusyTimeout, maxGroup: opts.MaxGroup, wake: wake, inPlace: inPlace,
 		arrived: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go w.loop()
@@ -286,6 +287,11 @@ func (w *writer) guarded(op *operation) error {
 // finish commits and answers everybody.
 func (w *writer) finish(group []*operation) {
 	point("commit.before")
+	if err := w.inPlace(); err != nil {
+		_ = w.rollback()
+		answer(group, err)
+		return
+	}
 	_, err := w.conn.exec(context.Background(), stCommit)
 	if err != nil {
 		err = fail("commit", err, true)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -155,5 +157,30 @@ func TestCloseAnswersTheQueue(t *testing.T) {
 	must(t, s.Close())
 	if err := s.writer.await(context.Background(), op); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestNothingIsAnsweredAsStoredInALostFile: once the file is deleted, or another lies in its
+// place, a write fails for good instead of going where nobody finds it.
+func TestNothingIsAnsweredAsStoredInALostFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		return // an open file cannot be deleted there
+	}
+	for name, lose := range map[string]func(path string) error{
+		"deleted":  os.Remove,
+		"moved":    func(path string) error { return os.Rename(path, path+".old") },
+		"replaced": func(path string) error { return errors.Join(os.Rename(path, path+".old"), create(path)) },
+	} {
+		s := openStore(t, Options{})
+		publishGraph(t, s)
+		insertRun(t, s, "before")
+		must(t, lose(s.Path()))
+		_, err := s.InsertRun(context.Background(), backend.Tenantless(), opening("after"))
+		if e, ok := errors.AsType[*backend.InfrastructureError](err); !ok || e.Nature != backend.Permanent {
+			t.Errorf("%s: %v", name, err)
+		}
+		if exists(t, s, "after") {
+			t.Errorf("%s: what was refused is stored", name)
+		}
 	}
 }
