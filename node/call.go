@@ -32,6 +32,9 @@ type Call struct {
 	Writes []string
 	// Now is the engine's clock. Prepared.Run fills in time.Now when it is nil.
 	Now func() time.Time
+	// KeyRead, when it is set, is told of every read of the key by IdempotencyKey: a test
+	// learns from it which nodes guard what they do. It must be safe for concurrent use.
+	KeyRead func()
 }
 
 type callKey struct{}
@@ -46,6 +49,9 @@ func FromContext(ctx context.Context) (call *Call, ok bool) {
 // attempt of a task, and different for every task. It is "" outside a node.
 func IdempotencyKey(ctx context.Context) string {
 	if call, ok := FromContext(ctx); ok {
+		if call.KeyRead != nil {
+			call.KeyRead()
+		}
 		return call.IdempotencyKey
 	}
 	return ""

@@ -62,7 +62,7 @@ func Check(t T, open Opener, o Options) {
 	t.Helper()
 	o = o.withDefaults()
 	cov := newCoverage()
-	rapid.Check(asTB(t), func(rt *rapid.T) {
+	rapid.Check(TB(t), func(rt *rapid.T) {
 		m := newMachine(rt, open(rt), cov)
 		for range o.Rounds {
 			rt.Repeat(map[string]func(*rapid.T){"step": m.step})
@@ -98,8 +98,9 @@ func offered(open Opener, t T) []string {
 	return names
 }
 
-// asTB is t as rapid wants it.
-func asTB(t T) rapid.TB { return rapidTB{t} }
+// TB is t as rapid.Check wants it. What rapid says that it drew is left out of t's log: a kit
+// that is built on this one tells its histories itself.
+func TB(t T) rapid.TB { return rapidTB{t} }
 
 // rapidTB adds to a T what rapid.TB asks for beyond it, and keeps the list of what was
 // drawn out of the log: the history tells the same, and can be read.

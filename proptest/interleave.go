@@ -33,7 +33,7 @@ func Interleave(t T, open YieldOpener, o Options) {
 	t.Helper()
 	o = o.withDefaults()
 	turns, points := 0, map[string]int{}
-	rapid.Check(asTB(t), func(rt *rapid.T) {
+	rapid.Check(TB(t), func(rt *rapid.T) {
 		p := newPlay(rt, open, "r1", "r2", "r3")
 		defer p.end()
 		p.draws(rt)
