@@ -86,9 +86,10 @@ func loadStatements(schema string) (map[statement]string, error) {
 func inSchema(text, schema string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, "--") {
-			b.WriteString(line)
+		if code, _, comment := strings.Cut(line, "--"); comment && strings.TrimSpace(code) == "" {
+			continue
 		}
+		b.WriteString(line)
 	}
 	return strings.ReplaceAll(strings.TrimSpace(b.String()), placeholder, pgx.Identifier{schema}.Sanitize())
 }

@@ -91,6 +91,9 @@ func (s *Store) Features() backend.Features {
 	}
 }
 
+// Schema is the name of the schema that the store's tables are in.
+func (s *Store) Schema() string { return s.opts.Schema }
+
 // Close ends the subscriptions, and closes the pool if Open made it. Operations that are
 // under way are finished.
 func (s *Store) Close() error {

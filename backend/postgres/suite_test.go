@@ -90,14 +90,47 @@ func newPool(t proptest.T, dsn string, mode pgx.QueryExecMode, most int32) *pgxp
 // opener makes stores in schemas of their own, with every hook.
 func opener(t proptest.T, a access) proptest.Opener {
 	t.Helper()
+	used := &schemas{top: t}
 	return func(t proptest.T) proptest.Opened {
 		t.Helper()
-		f := newFixture(t, a)
+		f := newFixture(t, a, used.take(t, a))
 		return proptest.Opened{Store: f.store, Hooks: proptest.Hooks{
 			WriteDocument: f.writeDocument, WriteEvent: f.writeEvent, WriteGraph: f.writeGraph, LockRun: f.lockRun,
 			SetClock: f.setClock, Reopen: f.reopen, Host: f.host,
 		}}
 	}
+}
+
+// schemas are used again and again, emptied in between, since making one takes longer than
+// most cases do.
+type schemas struct {
+	top  proptest.T // outlives the cases
+	mu   sync.Mutex
+	free []string
+}
+
+func (s *schemas) take(t proptest.T, a access) string {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var name string
+	if n := len(s.free); n > 0 {
+		name, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		name = pgtest.Schema(s.top)
+	}
+	t.Cleanup(func() {
+		for _, table := range []string{"events", "start_keys", "starts", "runs", "graphs"} {
+			if _, err := a.raw.Exec(context.Background(), "delete from "+pgx.Identifier{name, table}.Sanitize()); err != nil {
+				t.Errorf("empty the schema: %v", err)
+				return
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.free = append(s.free, name)
+	})
+	return name
 }
 
 // fixture is a store's schema and what tests reach it by.
@@ -110,9 +143,9 @@ type fixture struct {
 	now time.Time // zero: the system's clock
 }
 
-func newFixture(t proptest.T, a access) *fixture {
+func newFixture(t proptest.T, a access, schema string) *fixture {
 	t.Helper()
-	f := &fixture{access: a, schema: pgtest.Schema(t)}
+	f := &fixture{access: a, schema: schema}
 	f.store = f.open(t)
 	return f
 }

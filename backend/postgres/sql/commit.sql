@@ -7,9 +7,9 @@ with stored as materialized (
   from :"schema".runs where id = $1::text and ($2::text is null or owner = $2::text)
   for no key update
 ), event as materialized (
-  select e.seq, e.checkpoint_id, e.body, o.body as stored
+  select e.seq, e.checkpoint_id, e.body,
+    (select o.body from :"schema".events o where o.run_id = $1::text and o.seq = e.seq) as stored -- a join would read all of the run's
   from unnest($18::bigint[], $19::text[], $20::bytea[]) e(seq, checkpoint_id, body)
-  left join :"schema".events o on o.run_id = $1::text and o.seq = e.seq
 ), conflict as materialized (
   select min(seq) as seq from event where stored <> body
 ), committed as (

@@ -9,8 +9,8 @@ with instant as materialized (
     $9::bytea[], $10::timestamptz[], $11::timestamptz[], $12::text[])
     g(id, graph_id, graph_hash, started_at, updated_at, seq, checkpoint_id, document, given_now, wake_at, token)
 ), graph as materialized (
-  select graph_id, graph_hash from :"schema".graphs
-  where owner = $1::text and (graph_id, graph_hash) in (select g.graph_id, g.graph_hash from given g)
+  select d.graph_id, d.graph_hash from (select distinct g.graph_id, g.graph_hash from given g) d
+  where (select true from :"schema".graphs s where s.owner = $1::text and s.graph_id = d.graph_id and s.graph_hash = d.graph_hash)
 ), run as (
   insert into :"schema".runs (id, owner, graph_id, graph_hash, status, started_at, updated_at, wake_at, claim_token, claimed_at,
     claim_attempts, checkpoint_seq, checkpoint_type, checkpoint_id, document)

@@ -4,12 +4,12 @@
 with stored as materialized (
   select id, owner, graph_id, graph_hash, started_at, checkpoint_seq from :"schema".runs where id = $1::text for no key update
 ), graph as materialized (
-  select from stored s where s.graph_hash = $3::text or exists (
-    select from :"schema".graphs g where g.owner = s.owner and g.graph_id = s.graph_id and g.graph_hash = $3::text)
+  select from stored s where s.graph_hash = $3::text or (
+    select true from :"schema".graphs g where g.owner = s.owner and g.graph_id = s.graph_id and g.graph_hash = $3::text)
 ), event as materialized (
-  select e.seq, e.checkpoint_id, e.body, o.body as stored
+  select e.seq, e.checkpoint_id, e.body,
+    (select o.body from :"schema".events o where o.run_id = $1::text and o.seq = e.seq) as stored -- a join would read all of the run's
   from unnest($13::bigint[], $14::text[], $15::bytea[]) e(seq, checkpoint_id, body)
-  left join :"schema".events o on o.run_id = $1::text and o.seq = e.seq
 ), conflict as materialized (
   select min(seq) as seq from event where stored <> body
 ), committed as (

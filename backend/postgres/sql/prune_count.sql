@@ -4,4 +4,4 @@ with gone as materialized (
   where finished_at < $1::timestamptz and ($2::text[] is null or status = any ($2::text[]))
   order by finished_at, id limit $3::bigint
 )
-select (select count(*) from gone), (select count(*) from :"schema".events e join gone g on e.run_id = g.id)
+select (select count(*) from gone), (select count(*) from :"schema".events where run_id = any (array (select id from gone)))

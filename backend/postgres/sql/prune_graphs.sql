@@ -9,8 +9,8 @@ with gone as materialized (
   where g.published_at < $1::timestamptz
     and exists (select from :"schema".graphs n where n.owner = g.owner and n.graph_id = g.graph_id
       and (n.published_at, n.graph_hash) > (g.published_at, g.graph_hash))
-    and not exists (select from :"schema".starts s where s.owner = g.owner and s.graph_id = g.graph_id
-      and s.graph_hash = g.graph_hash and (s.id in (select id from gone)) is not true)
+    and (select true from :"schema".starts s where s.owner = g.owner and s.graph_id = g.graph_id
+      and s.graph_hash = g.graph_hash and (s.id in (select id from gone)) is not true limit 1) is null
 ), deleted as (
   delete from :"schema".graphs g using unused u
   where $3::boolean and g.owner = u.owner and g.graph_id = u.graph_id and g.graph_hash = u.graph_hash

@@ -5,12 +5,14 @@ with gone as materialized (
   where finished_at < $1::timestamptz and ($2::text[] is null or status = any ($2::text[]))
   order by finished_at, id limit $3::bigint for update skip locked
 ), event as (
-  delete from :"schema".events e using gone g where e.run_id = g.id returning 1
+  delete from :"schema".events where run_id = any (array (select id from gone)) returning 1
 ), key as (
-  delete from :"schema".start_keys k using gone g where k.run_id = g.id
+  delete from :"schema".start_keys where run_id = any (array (select id from gone))
 ), start as (
-  delete from :"schema".starts s using gone g where s.started_at = g.started_at and s.id = g.id
+  delete from :"schema".starts where ctid = any (array (
+    select s.ctid from gone g cross join lateral (
+      select ctid from :"schema".starts where started_at = g.started_at and id = g.id limit 1) s))
 ), run as (
-  delete from :"schema".runs r using gone g where r.id = g.id returning 1
+  delete from :"schema".runs where id = any (array (select id from gone)) returning 1
 )
 select (select count(*) from run), (select count(*) from event)

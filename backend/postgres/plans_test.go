@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// population fills a schema: of every hundred runs ninety-five are finished, two ready, one
+// scheduled, one claimed and one waiting.
+const population = `
+insert into :"schema".runs (id, owner, graph_id, graph_hash, status, started_at, updated_at, finished_at, wake_at, claim_token, claimed_at,
+  checkpoint_seq, checkpoint_type, checkpoint_id, document)
+select 'run-' || lpad(n::text, 8, '0'), case when n % 7 = 0 then '' else 'tenant-' || n % 50 end, 'graph', 'hash-' || n % 3,
+  case when n % 100 < 4 then 'running' when n % 100 = 4 then 'waiting' else 'done' end,
+  at, at, case when n % 100 > 4 then at end,
+  case when n % 100 < 2 then at when n % 100 = 2 then at + interval '1 year' end,
+  case when n % 100 = 3 then 'token' end, case when n % 100 = 3 then at end, 1, 'run_initialized', 'c-' || n, '{}'
+from (select n, timestamptz '2030-01-01' + n * interval '1 second' as at from generate_series(1, 200000) n) r;
+insert into :"schema".starts (started_at, id, owner, graph_id, graph_hash) select started_at, id, owner, graph_id, graph_hash from :"schema".runs;
+insert into :"schema".events (run_id, seq, checkpoint_id, body)
+select id, s, case when s = 2 then checkpoint_id end, '{}' from :"schema".runs, generate_series(1, 2) s;
+insert into :"schema".start_keys (owner, graph_id, start_key, run_id, held_until) select owner, graph_id, id, id, started_at from :"schema".runs where finished_at is null;
+insert into :"schema".graphs (owner, graph_id, graph_hash, published_at, body)
+select owner, graph_id, graph_hash, min(started_at), '{}' from :"schema".runs group by 1, 2, 3;
+insert into :"schema".graphs (owner, graph_id, graph_hash, published_at, body)
+select 'tenant-' || n % 50, 'other-' || n % 100, 'hash-' || n, timestamptz '2030-01-01', '{}' from generate_series(1, 10000) n;
+analyze :"schema".runs; analyze :"schema".starts; analyze :"schema".events; analyze :"schema".start_keys; analyze :"schema".graphs`
+
+// TestPlansUseTheirIndexes: with 200,000 runs, and plans that know nothing of their arguments
+// (as a server makes them for statements that are executed often), nothing that claiming,
+// committing, listing and pruning does looks at all runs, starts, events or keys.
+func TestPlansUseTheirIndexes(t *testing.T) {
+	s := testStore(t, testPool(t), Options{})
+	conn, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), inSchema(population, s.opts.Schema)+"; set plan_cache_mode = force_generic_plan", pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_, _ = conn.Exec(context.Background(), "reset plan_cache_mode; deallocate all", pgx.QueryExecModeSimpleProtocol)
+	}()
+	// Where a whole table may be read: all graphs, to find those that are of no use any more.
+	whole := map[statement]string{stPruneGraphs: "graphs"}
+	// Finished runs are in none of these.
+	wanted := map[statement][]string{
+		stClaim: {"runs_ready", "runs_claimed"}, stDueReady: {"runs_ready"}, stDueExpired: {"runs_claimed"},
+		stDueOfOwners: {"runs_owner_ready"}, stDueOwners: {"runs_owner_ready"}, stDueHeld: {"runs_claimed"},
+		stRunList: {"starts_key"}, stRunListOfOwner: {"starts_of_owner"}, stPruneRuns: {"runs_finished"},
+	}
+	for st, text := range s.texts {
+		if st == stPruneGraphsLock || st == stSchemaDescribe {
+			continue
+		}
+		described, err := conn.Conn().PgConn().Prepare(t.Context(), string(st), text, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		arguments := ""
+		if n := len(described.ParamOIDs); n > 0 {
+			arguments = "(" + strings.TrimSuffix(strings.Repeat("null, ", n), ", ") + ")"
+		}
+		rows, err := conn.Query(t.Context(), fmt.Sprintf("explain (costs off) execute %q%s", string(st), arguments), pgx.QueryExecModeSimpleProtocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatalf("%s: %v", st, err)
+		}
+		for _, index := range wanted[st] {
+			if !strings.Contains(strings.Join(lines, "\n"), " "+index) {
+				t.Errorf("%s does not use %s:\n%s", st, index, strings.Join(lines, "\n"))
+			}
+		}
+		for _, line := range lines {
+			for _, table := range []string{"runs", "starts", "events", "start_keys", "graphs"} {
+				if strings.Contains(line, "Seq Scan on "+table) && whole[st] != table {
+					t.Errorf("%s reads all of %s:\n%s", st, table, strings.Join(lines, "\n"))
+				}
+			}
+		}
+	}
+}
