@@ -16,15 +16,29 @@ import (
 
 // misfit is one place where a value does not fit a schema.
 type misfit struct {
-	tokens []string
-	reason string
+	tokens  []string
+	reason  string
+	unknown bool // a property that the schema does not declare
 }
 
-// firstMisfit is the first of a failed validation's misfits in path order. The
+// explanation puts a failed validation into words.
+type explanation struct {
+	schema any // the decoded schema, nil when it is not at hand
+	data   any // what was validated
+}
+
+// firstMisfit is the first of a failed validation's misfits: an unknown property before
+// anything else, since it is often what another misfit misses, then in path order. The
 // validator lists them in map order.
-func firstMisfit(invalid *jsonschema.ValidationError, data any) *Error {
-	all := misfits(invalid, data)
+func (x explanation) firstMisfit(invalid *jsonschema.ValidationError) *Error {
+	all := x.misfits(invalid)
 	first := slices.MinFunc(all, func(a, b misfit) int {
+		if a.unknown != b.unknown {
+			if a.unknown {
+				return -1
+			}
+			return 1
+		}
 		if c := slices.CompareFunc(a.tokens, b.tokens, compareTokens); c != 0 {
 			return c
 		}
@@ -56,31 +70,36 @@ func index(token string) (int, bool) {
 }
 
 // misfits flattens a validation error to the places that explain it; never empty.
-func misfits(e *jsonschema.ValidationError, data any) []misfit {
+func (x explanation) misfits(e *jsonschema.ValidationError) []misfit {
 	here := misfit{tokens: e.InstanceLocation}
 	switch k := e.ErrorKind.(type) {
 	case *kind.Schema, *kind.Group, *kind.AllOf, *kind.Reference:
 		var all []misfit
 		for _, cause := range e.Causes {
-			all = append(all, misfits(cause, data)...)
+			all = append(all, x.misfits(cause)...)
 		}
 		if len(all) > 0 {
 			return all
 		}
 		here.reason = "does not fit the schema"
 	case *kind.AnyOf:
-		return alternative(e, data)
+		return x.alternative(e, "anyOf")
 	case *kind.OneOf:
 		if len(k.Subschemas) == 0 {
-			return alternative(e, data)
+			return x.alternative(e, "oneOf")
 		}
 		here.reason = "fits more than one alternative of the schema"
+		if names := x.choices(e, "oneOf"); names != nil {
+			here.reason = "give only one of " + enumerate(names)
+		}
 	case *kind.AdditionalProperties:
-		here.tokens = append(slices.Clone(here.tokens), slices.Min(k.Properties))
-		here.reason = "no such property is declared: declare it or leave it out"
+		name := slices.Min(k.Properties)
+		here.tokens = append(slices.Clone(here.tokens), name)
+		here.unknown = true
+		here.reason = fmt.Sprintf("there is no property %s here: %s", quoteShort(name), x.instead(e))
 	case *kind.PropertyNames:
 		// The validator's place of this one is overwritten while it goes on.
-		here.tokens, _ = holder(data, len(e.InstanceLocation), k.Property)
+		here.tokens, _ = holder(x.data, len(e.InstanceLocation), k.Property)
 		here.tokens = append(here.tokens, k.Property)
 		here.reason = "the schema does not allow this property name"
 	default:
@@ -90,12 +109,13 @@ func misfits(e *jsonschema.ValidationError, data any) []misfit {
 }
 
 // alternative explains a value that fits no branch: by the only branch of its type,
-// where there is one, which is what an optional value needs.
-func alternative(e *jsonschema.ValidationError, data any) []misfit {
+// where there is one, which is what an optional value needs, or by the names of which
+// one must be there.
+func (x explanation) alternative(e *jsonschema.ValidationError, keyword string) []misfit {
 	var close []misfit
 	branches := 0
 	for _, cause := range e.Causes {
-		found := misfits(cause, data)
+		found := x.misfits(cause)
 		otherType := slices.ContainsFunc(found, func(m misfit) bool {
 			return len(m.tokens) == len(e.InstanceLocation) && strings.HasPrefix(m.reason, typeReason)
 		})
@@ -107,7 +127,84 @@ func alternative(e *jsonschema.ValidationError, data any) []misfit {
 	if branches == 1 {
 		return close
 	}
-	return []misfit{{tokens: e.InstanceLocation, reason: "fits no alternative of the schema"}}
+	reason := "fits no alternative of the schema"
+	if names := x.choices(e, keyword); names != nil {
+		reason = "give one of " + enumerate(names)
+	}
+	return []misfit{{tokens: e.InstanceLocation, reason: reason}}
+}
+
+// part is the schema that refused a value, nil when it is not at hand.
+func (x explanation) part(e *jsonschema.ValidationError) map[string]any {
+	if x.schema == nil || !strings.HasPrefix(e.SchemaURL, location) {
+		return nil
+	}
+	at, err := lookup(x.schema, fragment(e.SchemaURL))
+	if err != nil {
+		return nil
+	}
+	object, _ := at.(map[string]any)
+	return object
+}
+
+// choices are the names among which alternatives choose, when all they say is which
+// properties must be there; nil otherwise.
+func (x explanation) choices(e *jsonschema.ValidationError, keyword string) []string {
+	branches, _ := x.part(e)[keyword].([]any)
+	var names []string
+	for _, branch := range branches {
+		object, _ := branch.(map[string]any)
+		required, _ := object["required"].([]any)
+		if len(object) != 1 || len(required) == 0 {
+			return nil
+		}
+		together := make([]string, len(required))
+		for i, name := range required {
+			text, _ := name.(string)
+			together[i] = quoteShort(text)
+		}
+		names = append(names, strings.Join(together, " with "))
+	}
+	return names
+}
+
+// instead says what may stand where an unknown property is.
+func (x explanation) instead(e *jsonschema.ValidationError) string {
+	part := x.part(e)
+	properties, _ := part["properties"].(map[string]any)
+	_, patterns := part["patternProperties"]
+	switch {
+	case part == nil || patterns:
+		return "leave it out, or use a name that the schema declares"
+	case len(properties) == 0:
+		return "leave it out"
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		names = append(names, quoteShort(name))
+	}
+	return "use " + enumerate(names)
+}
+
+// enumerate joins names, of many only the first.
+func enumerate(names []string) string {
+	const most = 20
+	if more := len(names) - most; more > 1 {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" or %d more", more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// quoteShort quotes a name where it is not plain, and cuts a long one.
+func quoteShort(name string) string {
+	const most = 60
+	if len(name) > most {
+		name = strings.ToValidUTF8(name[:most], "") + "..."
+	}
+	if name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == "" {
+		return name
+	}
+	return strconv.Quote(name)
 }
 
 // holder is the first object at a depth that has a property.

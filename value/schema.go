@@ -75,8 +75,9 @@ func (s *Schema) Raw() Value {
 	return raw
 }
 
-// Validate reports whether v fits: nil, or *Error naming the first misfit by path
-// (in path order, so always the same one). Numbers are compared exactly, whatever
+// Validate reports whether v fits: nil, or *Error naming the first misfit by path: a
+// property that is not declared before any other, then in path order, so always the
+// same one. Numbers are compared exactly, whatever
 // their size; one with more than 1000 digits is refused. The error repeats nothing
 // of v but names.
 func (s *Schema) Validate(v Value) error {
@@ -95,7 +96,7 @@ func (s *Schema) Validate(v Value) error {
 	if !errors.As(err, &invalid) {
 		return &Error{Reason: err.Error()}
 	}
-	return firstMisfit(invalid, data)
+	return explanation{schema: s.document, data: data}.firstMisfit(invalid)
 }
 
 // noLoader refuses every reference that leaves the schema.
@@ -259,7 +260,7 @@ func compileError(document any, err error) *Error {
 	)
 	switch {
 	case errors.As(err, &invalid) && errors.As(invalid.Err, &misfits):
-		at := firstMisfit(misfits, document)
+		at := explanation{data: document}.firstMisfit(misfits)
 		return &Error{Path: fragment(invalid.URL) + at.Path, Reason: "not a JSON Schema: " + at.Reason}
 	case errors.As(err, &regex):
 		return &Error{Path: fragment(regex.URL), Reason: fmt.Sprintf("not a regular expression: %v", regex.Err)}
