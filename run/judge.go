@@ -204,10 +204,13 @@ func (s *superstep) judgeQuestion(a *Activation, q *Question) (*Interrupt, *Fail
 		}
 		i.Field = b.State
 	}
-	if !i.Deadline.IsZero() {
+	switch {
+	case !i.Deadline.IsZero():
 		if i.Default = q.Default; i.Default == nil {
 			i.Default = value.Null()
 		}
+	case q.Default != nil:
+		return refuse("a default answers at a deadline, and there is none: set a deadline, or leave the default out")
 	}
 	for _, part := range []struct {
 		what string

@@ -319,12 +319,12 @@ edges: {a: {from: $start, to: a}, b: {from: $start, to: b}}
 	}
 }
 
-// A default without a deadline could never answer, so it is not kept.
+// A default without a deadline could never answer, and the run would wait for ever.
 func TestADefaultNeedsADeadline(t *testing.T) {
 	d := newDriver(t, two, value.Limits{})
-	d.commit(d.settle(run.Ask("ask", run.Question{ID: "q", Field: "ok", Default: value.Value(`"nonsense"`)}), run.Completed("other", nil)))
-	if i, _ := d.doc.Interrupt("q"); i.Default != nil {
-		t.Fatalf("%s", i.Default)
+	d.commit(d.settle(run.Ask("ask", run.Question{ID: "q", Field: "ok", Default: value.Value(`true`)}), run.Completed("other", nil)))
+	if f := d.doc.Failure; f == nil || f.Code != run.CodeInvalidAsk || f.Node != "ask" {
+		t.Fatalf("%+v", f)
 	}
 }
 

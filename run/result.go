@@ -63,7 +63,7 @@ type Question struct {
 	// Schema of the answer; nil admits any.
 	Schema value.Value
 	// Deadline zero: none. At the deadline Default answers (nil is null), which
-	// must fit the schemas. Without a deadline Default means nothing and is not kept.
+	// must fit the schemas. A default without a deadline is refused.
 	Deadline time.Time
 	Default  value.Value
 }

@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/belay-run/belay/checkpoint"
@@ -27,7 +28,7 @@ func (m *Machine) Resolve(d *Document, interrupt string, answer value.Value, now
 	}
 	k, ok := findInterrupt(d.Interrupts, interrupt)
 	if !ok {
-		return Proposal{}, fmt.Errorf("%w: run %s has none of the id %q", ErrNoInterrupt, d.ID, interrupt)
+		return Proposal{}, fmt.Errorf("%w: run %s has none of the id %q, %s", ErrNoInterrupt, d.ID, interrupt, whichOpen(d))
 	}
 	q := &d.Interrupts[k]
 	if q.Status != InterruptOpen {
@@ -58,6 +59,23 @@ func (m *Machine) Resolve(d *Document, interrupt string, answer value.Value, now
 		return refuse(err)
 	}
 	return p, nil
+}
+
+// whichOpen tells what could be answered instead.
+func whichOpen(d *Document) string {
+	const most = 5
+	var ids []string
+	open := d.OpenInterrupts()
+	for _, i := range open[:min(len(open), most)] {
+		ids = append(ids, i.ID+" (of node "+i.Node+")")
+	}
+	switch {
+	case len(open) == 0:
+		return "and none is open"
+	case len(open) > most:
+		ids = append(ids, fmt.Sprintf("%d more", len(open)-most))
+	}
+	return "open is " + strings.Join(ids, ", ")
 }
 
 // expire proposes the default as the answer of an interrupt past its deadline.

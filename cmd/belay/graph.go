@@ -13,6 +13,7 @@ import (
 	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/node"
 	"github.com/belay-run/belay/node/std"
+	"github.com/belay-run/belay/value"
 )
 
 func newGraphCommand(t *terminal) *cobra.Command {
@@ -24,7 +25,7 @@ func newGraphCommand(t *terminal) *cobra.Command {
 	}
 	var nodes string
 	cmd.PersistentFlags().StringVar(&nodes, "nodes", "",
-		"a manifest of node types (what Registry.Manifest writes), beside the built-in ones")
+		"a manifest, the JSON of Registry.Manifest, to check against instead of the built-in node types")
 	cmd.AddCommand(newGraphCheck(t, &nodes), newGraphShow(t, &nodes), newGraphDiagram(t, &nodes))
 	return exits(cmd)
 }
@@ -247,19 +248,32 @@ func publish(path string, known graph.Catalog) (*graph.Compiled, error) {
 	return graph.Publish(doc, known)
 }
 
-// catalogs answers from the first catalog that knows a type.
-type catalogs []graph.Catalog
-
-func (c catalogs) NodeType(name string, version int) (graph.NodeType, bool) {
-	for _, catalog := range c {
-		if t, ok := catalog.NodeType(name, version); ok {
-			return t, true
-		}
-	}
-	return graph.NodeType{}, false
+// foreign is what another binary can run, by its manifest. A manifest cannot hold the code
+// that looks into the expressions of built-in nodes, so that is taken from here.
+type foreign struct {
+	manifest *graph.Manifest
+	builtin  graph.Catalog
 }
 
-// catalog is the built-in nodes, whose configs are checked whole, and those of a manifest.
+func (f foreign) NodeType(name string, version int) (graph.NodeType, bool) {
+	t, ok := f.manifest.NodeType(name, version)
+	if !ok {
+		return t, false
+	}
+	if own, known := f.builtin.NodeType(name, t.Version); known && sameConfig(own, t) {
+		t.Check = own.Check
+	}
+	return t, true
+}
+
+// sameConfig tells a built-in type from another one of its name.
+func sameConfig(a, b graph.NodeType) bool {
+	x, errX := value.Canonical(a.Config)
+	y, errY := value.Canonical(b.Config)
+	return errX == nil && errY == nil && value.Equal(x, y)
+}
+
+// catalog is the built-in nodes, or with a manifest what it lists.
 func catalog(nodes string) (graph.Catalog, error) {
 	builtin := std.Register(node.NewRegistry())
 	if nodes == "" {
@@ -267,11 +281,11 @@ func catalog(nodes string) (graph.Catalog, error) {
 	}
 	raw, err := os.ReadFile(nodes)
 	if err != nil {
-		return nil, usage(fmt.Errorf("--nodes cannot be read: %w", err), "write one with Registry.Manifest")
+		return nil, usage(fmt.Errorf("--nodes cannot be read: %w", err), "write the JSON of Registry.Manifest to a file")
 	}
 	manifest, err := graph.ParseManifest(raw)
 	if err != nil {
-		return nil, usage(fmt.Errorf("--nodes %s is not a manifest: %w", nodes, err), "write one with Registry.Manifest")
+		return nil, usage(fmt.Errorf("--nodes %s is not a manifest: %w", nodes, err), "write the JSON of Registry.Manifest to a file")
 	}
-	return catalogs{builtin, manifest}, nil
+	return foreign{manifest, builtin}, nil
 }

@@ -115,6 +115,8 @@ func (l *location) open(ctx context.Context, create bool, opts sqlite.Options) (
 	switch {
 	case dsn == "memory:":
 		return &store{Store: memory.New(memory.Options{}), place: l}, nil
+	case filepath.IsAbs(dsn) || !strings.Contains(dsn, ":"):
+		dsn = sqlite.Scheme + dsn // a path
 	case !strings.HasPrefix(dsn, sqlite.Scheme):
 		scheme, _, _ := strings.Cut(dsn, ":")
 		return nil, usage(fmt.Errorf("no backend is known for %q (of --db or BELAY_DB)", scheme), "use sqlite:FILE or memory:")
