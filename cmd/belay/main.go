@@ -57,6 +57,7 @@ directory, unless --db or the environment variable BELAY_DB name another place.`
 	})
 	root.AddCommand(newRunCommand(t), newRunsCommand(t), newGraphCommand(t),
 		newPruneCommand(t), newFsckCommand(t), newBackupCommand(t))
+	root.AddCommand(newVerifyCommand(t))
 	return exits(root)
 }
 
