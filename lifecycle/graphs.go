@@ -102,7 +102,14 @@ func (e *Engine) program(ctx context.Context, owner backend.Owner, ref graph.Ref
 	g.mu.Unlock()
 	defer g.loaded(key, l)
 
-	p, err := e.compile(ctx, owner, ref)
+	var raw []byte
+	err := e.retry(ctx, func() (err error) {
+		raw, err = e.store.FetchGraph(ctx, owner, ref)
+		return err
+	})
+	if err == nil {
+		p, err = e.compile(ref, raw)
+	}
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,16 +131,8 @@ func (g *graphs) loaded(key ownedRef, l *load) {
 	}
 }
 
-// compile fetches and compiles, without the cache.
-func (e *Engine) compile(ctx context.Context, owner backend.Owner, ref graph.Ref) (*program, error) {
-	var raw []byte
-	err := e.retry(ctx, func() (err error) {
-		raw, err = e.store.FetchGraph(ctx, owner, ref)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
+// compile compiles what the backend has shown to the owner, unless that was done for another.
+func (e *Engine) compile(ref graph.Ref, raw []byte) (*program, error) {
 	e.graphs.mu.RLock()
 	shared := e.graphs.programs[ref]
 	e.graphs.mu.RUnlock()

@@ -66,9 +66,14 @@ func TestABackendThatPanicsWhileAGraphIsReadHoldsUpNoOtherRun(t *testing.T) {
 
 		e := newEngine(t, store, options{Concurrency: 1}, act("work", func(context.Context) error { return nil }))
 		store.first = func(context.Context) error { panic("boom") }
-		drain(t, e)
-		time.Sleep(time.Minute)
-		drain(t, e)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for range 2 {
+			if _, err := e.Drain(ctx, lifecycle.DrainOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute) // what could not begin is due again
+		}
 		for _, id := range []string{a.ID, b.ID} {
 			wantStatus(t, inspect(t, &e.Client, id), run.Done)
 		}

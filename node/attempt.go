@@ -38,7 +38,7 @@ func (e *CutShortError) Unwrap() error { return e.Cause }
 // failure (run.CodeTimeout). When ctx ended for another cause, an update, interrupt,
 // snooze or skip is still the result, since the function came to its end; a failure of
 // any kind is not, since it may be the cancellation's: Run then answers *CutShortError
-// and no result.
+// and no result. A function is not called at all once ctx has ended.
 //
 // Error texts are kept whole, with each byte that is not UTF-8 replaced by U+FFFD.
 // Those of panics are bounded, and a panic value that is no text, error or number is
@@ -103,7 +103,11 @@ func attempt(ctx context.Context, call *Call, node bound, end chan<- outcome) {
 		}
 		end <- o
 	}()
-	o.update, o.err = node.fn(ctx, call)
+	if ctx.Err() != nil {
+		o.err = context.Cause(ctx) // a node of a cancelled run never begins
+	} else {
+		o.update, o.err = node.fn(ctx, call)
+	}
 	if o.err != nil {
 		o.marks = readMarks(o.err)
 	} else if !node.canonical && len(o.update) > 0 {

@@ -300,6 +300,25 @@ func TestH29ResultsAfterTheDeadline(t *testing.T) {
 	}
 }
 
+func TestANodeNeverBeginsOnceItsContextHasEnded(t *testing.T) {
+	called := false
+	s := place(t, answering(func(context.Context) error { called = true; return nil }), "", nil)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errOther)
+	var cut *node.CutShortError
+	if _, err := s.Run(ctx, &s.call); !errors.As(err, &cut) || !errors.Is(err, errOther) {
+		t.Errorf("after a cancel: %v", err)
+	}
+	late, stop := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer stop()
+	if f := mustFailure(t, s.run(t, late), run.ResultRetry); f.Code != run.CodeTimeout {
+		t.Errorf("after the deadline: %+v", f)
+	}
+	if called {
+		t.Error("the function was called")
+	}
+}
+
 func TestAnAttemptCutShortHasNoFailure(t *testing.T) {
 	errLost := errors.New("claim lost")
 	tests := map[string]struct {
