@@ -19,6 +19,14 @@ type Channel struct {
 	Reducer  Reducer // fields only
 }
 
+// kind is what a document calls the channel.
+func (c *Channel) kind() string {
+	if c.Input {
+		return "input"
+	}
+	return "field"
+}
+
 // CheckValue reports whether v may be the channel's value: what a start gives an
 // input, and what a fold gives a field. Errors are those of value.Schema.Validate.
 func (c *Channel) CheckValue(v value.Value) error { return c.Schema.Validate(v) }

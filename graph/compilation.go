@@ -120,7 +120,11 @@ func (c *compilation) failed(err error) {
 		if strings.HasPrefix(at.Message, "unknown field ") {
 			code = codeUnknownGuardField
 		}
-		reason = fmt.Sprintf("%s (column %d)", at.Message, at.Column+1)
+		message := at.Message
+		if message == `unexpected token Operator("=")` {
+			message = `"=" compares nothing: compare with ==`
+		}
+		reason = fmt.Sprintf("%s (column %d)", message, at.Column+1)
 	}
 	c.wrong(code, nil, "%s", reason)
 }

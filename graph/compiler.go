@@ -24,16 +24,20 @@ const (
 // compiler checks a document and builds what runs of it.
 type compiler struct {
 	reporter
-	doc    *Document
-	out    *Compiled
-	guards map[string]bool // state names that some guard names
+	doc *Document
+	out *Compiled
+	// mentioned are state names in use beside what is bound: those that guards name.
+	mentioned map[string]bool
+	// opaque: what some node or guard reads is not known, as its type is not, or as it
+	// does not compile.
+	opaque bool
 	// schemas are those compiled so far, by text: graphs repeat simple ones.
 	schemas map[string]*value.Schema
 }
 
 func newCompiler(doc *Document) *compiler {
 	return &compiler{
-		doc: doc, guards: map[string]bool{}, schemas: map[string]*value.Schema{},
+		doc: doc, mentioned: map[string]bool{}, schemas: map[string]*value.Schema{},
 		out: &Compiled{
 			document: doc, channels: map[string]*Channel{},
 			nodeByID: make(map[string]*CompiledNode, len(doc.Nodes)), from: map[string][]*CompiledEdge{},
@@ -288,8 +292,9 @@ func (c *compiler) compileGuard(path, source string) *Expression {
 		c.report(w.code, path, "The guard does not compile: %s.", w.reason)
 	}
 	for name := range compilation.mentioned {
-		c.guards[name] = true
+		c.mentioned[name] = true
 	}
+	c.opaque = c.opaque || e == nil && len(compilation.mentioned) == 0
 	return e
 }
 

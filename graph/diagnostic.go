@@ -25,10 +25,13 @@ type Diagnostic struct {
 }
 
 // String is the diagnostic on one line.
-func (d Diagnostic) String() string {
+func (d Diagnostic) String() string { return d.line("the document") }
+
+// line is the diagnostic on one line, with a name for what has no path.
+func (d Diagnostic) line(whole string) string {
 	path := d.Path
 	if path == "" {
-		path = "/"
+		path = whole
 	}
 	return fmt.Sprintf("%s: %s: %s (%s)", path, d.Severity, d.Message, d.Code)
 }
@@ -38,17 +41,22 @@ func (d Diagnostic) String() string {
 type Diagnostics []Diagnostic
 
 func (d Diagnostics) Error() string {
+	return "belay: the graph document has " + d.summary("the document")
+}
+
+// summary says how many errors there are, and which.
+func (d Diagnostics) summary(whole string) string {
 	errs := d.Errors()
 	lines := make([]string, 0, len(errs)+1)
 	switch len(errs) {
 	case 0:
-		return fmt.Sprintf("belay: the graph document has no errors and %d warnings", len(d))
+		return fmt.Sprintf("no errors and %d warnings", len(d))
 	case 1:
-		return "belay: the graph document has an error: " + errs[0].String()
+		return "an error: " + errs[0].line(whole)
 	}
-	lines = append(lines, fmt.Sprintf("belay: the graph document has %d errors:", len(errs)))
+	lines = append(lines, fmt.Sprintf("%d errors:", len(errs)))
 	for _, e := range errs {
-		lines = append(lines, "  "+e.String())
+		lines = append(lines, "  "+e.line(whole))
 	}
 	return strings.Join(lines, "\n")
 }

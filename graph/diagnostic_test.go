@@ -38,6 +38,10 @@ var shop = &Manifest{Format: ManifestFormat, Nodes: []NodeType{
 		},
 	},
 	{Name: "set", Version: 1, OpenReads: true, OpenWrites: true},
+	{
+		Name: "either", Version: 1,
+		Config: raw(`{"properties":{"for":{},"until":{}},"additionalProperties":false,"oneOf":[{"required":["for"]},{"required":["until"]}]}`),
+	},
 	{Name: "old", Version: 1, Reads: map[string]Port{"a": {}}},
 	{Name: "old", Version: 2, Reads: map[string]Port{"b": {}}},
 }}
@@ -173,6 +177,39 @@ func TestDiagnosticsSayHowMany(t *testing.T) {
 	}
 	if len(list.Errors()) != 2 || len(list.Warnings()) != 1 {
 		t.Fatal(list)
+	}
+}
+
+func TestADiagnosticOfTheWholeSaysWhatItIsOf(t *testing.T) {
+	_, err := Parse([]byte("[]"))
+	if want := "belay: the graph document has an error: the document: error: A graph document must be an object, not an array. (wrong_type)"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	for text, want := range map[string]string{
+		"id: g":                         "belay: invalid manifest: it has an error: the manifest: error: The text stops being JSON at line 1, column 1: ",
+		`{"format":1}`:                  "",
+		`{"format":1,"nodes":{},"x":1}`: "belay: invalid manifest: it has 2 errors:\n  /nodes: error: ",
+	} {
+		_, err := ParseManifest([]byte(text))
+		switch {
+		case want == "" && err == nil:
+		case err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "document") || !errors.Is(err, ErrManifest):
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestDistanceCountsMistakesOfTheHand(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"sleep", "sleep", 0}, {"slep", "sleep", 1}, {"sleeep", "sleep", 1}, {"sleap", "sleep", 1}, {"chrage", "charge", 1}, {"set", "ask", 3}, {"a", "abcdefghi", 5}, {"ab", "", 2}} {
+		if got := distance(c.a, c.b, 5); got != c.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
+		}
+		if got := distance(c.b, c.a, 5); got != c.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", c.b, c.a, got, c.want)
+		}
 	}
 }
 

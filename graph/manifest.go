@@ -20,6 +20,17 @@ type Manifest struct {
 // ErrManifest is wrapped when a manifest cannot be read.
 var ErrManifest = errors.New("belay: invalid manifest")
 
+// manifestError is what is wrong with a manifest; its diagnostics are unwrapped.
+type manifestError struct{ found Diagnostics }
+
+func (e *manifestError) Error() string {
+	return ErrManifest.Error() + ": it has " + e.found.summary("the manifest")
+}
+
+func (e *manifestError) Is(target error) bool { return target == ErrManifest }
+
+func (e *manifestError) Unwrap() error { return e.found }
+
 // ParseManifest reads a manifest written by node.Registry.Manifest. Errors wrap
 // ErrManifest; unknown members, and node types that contradict themselves, are
 // Diagnostics as well, all at once.
@@ -28,7 +39,7 @@ func ParseManifest(raw []byte) (*Manifest, error) {
 	var p parser
 	if wrong != nil {
 		p.add(*wrong)
-		return nil, fmt.Errorf("%w: %w", ErrManifest, p.sorted())
+		return nil, &manifestError{p.sorted()}
 	}
 	var m Manifest
 	format := &element{kind: 'n', raw: []byte("none")}
@@ -50,7 +61,7 @@ func ParseManifest(raw []byte) (*Manifest, error) {
 		},
 	})
 	if p.failed() {
-		return nil, fmt.Errorf("%w: %w", ErrManifest, p.sorted())
+		return nil, &manifestError{p.sorted()}
 	}
 	type key struct {
 		name    string
@@ -67,7 +78,7 @@ func ParseManifest(raw []byte) (*Manifest, error) {
 		seen[k] = true
 	}
 	if p.failed() {
-		return nil, fmt.Errorf("%w: %w", ErrManifest, p.sorted())
+		return nil, &manifestError{p.sorted()}
 	}
 	return &m, nil
 }

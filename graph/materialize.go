@@ -15,14 +15,16 @@ func (c *compiler) materialize(catalog Catalog) map[string]NodeType {
 	for _, id := range sortedKeys(c.doc.Nodes) {
 		n, path := c.doc.Nodes[id], at("/nodes", id)
 		if n.Use == "" || n.Version < 0 {
+			c.opaque = c.opaque || n.Reads == nil
 			continue
 		}
 		t, ok := lookup(catalog, n.Use, n.Version)
 		if !ok {
+			c.opaque = c.opaque || n.Reads == nil
 			if newest, has := lookup(catalog, n.Use, 0); has {
 				c.report(codeUnsupportedVersion, at(path, "version"), "The catalog has %s in version %d, which does not accept version %d: name another, or leave it out.", n.Use, newest.Version, n.Version)
 			} else {
-				c.report(codeUnknownNodeType, at(path, "use"), "The catalog has no node type %q: register it, or correct the name.", shorten(n.Use))
+				c.unknownNodeType(at(path, "use"), n.Use, catalog)
 			}
 			continue
 		}
@@ -39,6 +41,14 @@ func (c *compiler) materialize(catalog Catalog) map[string]NodeType {
 		c.doc.Nodes[id] = n
 	}
 	return found
+}
+
+func (c *compiler) unknownNodeType(path, use string, catalog Catalog) {
+	if near := c.nearest(use, catalog); near != "" {
+		c.report(codeUnknownNodeType, path, "The catalog has no node type %q: did you mean %s? Correct the name, or register the type.", shorten(use), near)
+		return
+	}
+	c.report(codeUnknownNodeType, path, "The catalog has no node type %q: register it, or correct the name.", shorten(use))
 }
 
 func lookup(catalog Catalog, name string, version int) (NodeType, bool) {
@@ -111,13 +121,24 @@ func (c *compiler) checkPorts(types map[string]NodeType) {
 		c.checkBindings(at(path, "writes"), n.Writes, t.Writes, t.OpenWrites, true)
 		for _, name := range sortedKeys(t.Reads) {
 			if _, ok := n.Reads[name]; !ok && t.Reads[name].Required {
-				c.report(codeMissingRequiredRead, at(at(path, "reads"), name), "%s requires %q: declare it as an input or field, or bind it to another name under reads.", n.Use, name)
+				c.missingRead(at(at(path, "reads"), name), n.Use, name)
 			}
 		}
 		if t.MaxTimeout > 0 && n.Timeout > t.MaxTimeout {
 			c.report(codeTimeoutAboveMaximum, at(path, "timeout"), "The timeout %v is above the maximum of %s, %v: lower it.", n.Timeout, n.Use, t.MaxTimeout)
 		}
 	}
+}
+
+func (c *compiler) missingRead(path, use, name string) {
+	for _, state := range sortedKeys(c.out.channels) {
+		if state != name && strings.EqualFold(state, name) {
+			c.mentioned[state] = true // it is used once this is corrected
+			c.report(codeMissingRequiredRead, path, "%s requires %q: did you mean %s? Add a json tag to the Go field, or bind %s to %s under reads.", use, name, state, name, state)
+			return
+		}
+	}
+	c.report(codeMissingRequiredRead, path, "%s requires %q: declare it as an input or field, or bind it to another name under reads.", use, name)
 }
 
 func (c *compiler) checkBindings(path string, bound map[string]string, ports map[string]Port, open, write bool) {
@@ -143,7 +164,7 @@ func (c *compiler) checkBindings(path string, bound map[string]string, ports map
 		}
 		whole := !write || ch.Reducer.name() == reduceReplace || ch.Reducer.name() == reduceFirst
 		if whole && !share(schema.Types(), ch.Schema.Types()) {
-			c.report(codePortMismatch, where, "The node type's %q is %s, but %q is %s: bind another name or change the schema.", name, list(schema.Types()), ch.Name, list(ch.Schema.Types()))
+			c.report(codePortMismatch, where, "The node type's %q is %s, but the %s %q is %s: bind another name or change the schema.", name, list(schema.Types()), ch.kind(), ch.Name, list(ch.Schema.Types()))
 		}
 	}
 }

@@ -33,7 +33,9 @@ type NodeType struct {
 	Check func(config value.Value, reads, writes []string) error `json:"-"`
 }
 
-// Catalog knows node types. node.Registry and Manifest are catalogs.
+// Catalog knows node types. node.Registry and Manifest are catalogs. One with a method
+// Manifest() *Manifest, as node.Registry has it, lets a misspelled name be answered with
+// the one that was probably meant.
 type Catalog interface {
 	// NodeType answers the newest version of a type for version 0, else the
 	// type that runs exactly that version or accepts it.

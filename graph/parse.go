@@ -3,6 +3,7 @@ package graph
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,10 +29,17 @@ func Parse(raw []byte) (*Document, error) {
 	return d, nil
 }
 
+// looksLikeYAML recognizes a text that begins, after comments, as YAML does and JSON
+// does not.
+var looksLikeYAML = regexp.MustCompile(`^\s*(#.*\s+)*(---\s|[A-Za-z$"'][\w$"'-]*:(\s|$))`)
+
 // read answers the document as far as it can be read, nil when the text is not JSON.
 func (p *parser) read(raw []byte) *Document {
 	tree, wrong := parseTree(raw)
 	if wrong != nil {
+		if looksLikeYAML.Match(raw) {
+			wrong.Message += " If it is YAML, name the file .yaml, or read it with ParseYAML."
+		}
 		p.add(*wrong)
 		return nil
 	}

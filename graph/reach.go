@@ -49,7 +49,7 @@ func (c *compiler) warn() {
 
 func (c *compiler) warnUnused() {
 	used := map[string]bool{}
-	for name := range c.guards {
+	for name := range c.mentioned {
 		used[name] = true
 	}
 	for _, n := range c.out.nodes {
@@ -61,7 +61,7 @@ func (c *compiler) warnUnused() {
 		used[o.From] = true
 	}
 	for _, ch := range c.out.inputs {
-		if !used[ch.Name] {
+		if !used[ch.Name] && !c.opaque {
 			c.report(codeUnusedInput, at("/inputs", ch.Name), "Nothing reads %q: remove it, or use it.", ch.Name)
 		}
 		if ch.Required && ch.Default != nil {
@@ -69,7 +69,7 @@ func (c *compiler) warnUnused() {
 		}
 	}
 	for _, ch := range c.out.fields {
-		if !used[ch.Name] {
+		if !used[ch.Name] && !c.opaque {
 			c.report(codeUnusedField, at("/fields", ch.Name), "Nothing reads %q: remove it, or use it.", ch.Name)
 		}
 	}

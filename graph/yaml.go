@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -58,18 +59,30 @@ func (y *yamlReader) read(raw []byte) {
 		y.report(codeInvalidYAML, "", "The document is empty: write a graph.")
 		return
 	} else if err != nil {
-		y.report(codeInvalidYAML, "", "The text is not YAML: %s.", strings.TrimPrefix(err.Error(), "yaml: "))
+		y.syntax(raw, err)
 		return
 	}
 	if err := dec.Decode(&more); err == nil {
 		y.report(codeInvalidYAML, "", "There is a second document on line %d: keep one graph a file.", more.Line)
 		return
 	} else if !errors.Is(err, io.EOF) {
-		y.report(codeInvalidYAML, "", "The text is not YAML: %s.", strings.TrimPrefix(err.Error(), "yaml: "))
+		y.syntax(raw, err)
 		return
 	}
 	y.open = map[*yaml.Node]bool{}
 	y.node(&doc, "")
+}
+
+// tabbed recognizes a line that is indented with a tab.
+var tabbed = regexp.MustCompile(`(?m)^ *\t`)
+
+func (y *yamlReader) syntax(raw []byte, err error) {
+	reason := strings.TrimPrefix(err.Error(), "yaml: ")
+	hint := ""
+	if tabbed.Match(raw) {
+		hint = " Indent with spaces, not tabs."
+	}
+	y.report(codeInvalidYAML, "", "The text is not YAML: %s.%s", reason, hint)
 }
 
 func (y *yamlReader) wrong(n *yaml.Node, path, format string, args ...any) {

@@ -90,13 +90,13 @@ func (x explanation) misfits(e *jsonschema.ValidationError) []misfit {
 		}
 		here.reason = "fits more than one alternative of the schema"
 		if names := x.choices(e, "oneOf"); names != nil {
-			here.reason = "give only one of " + enumerate(names)
+			here.reason = "give only one of " + strings.Join(names, ", ")
 		}
 	case *kind.AdditionalProperties:
 		name := slices.Min(k.Properties)
 		here.tokens = append(slices.Clone(here.tokens), name)
 		here.unknown = true
-		here.reason = fmt.Sprintf("there is no property %s here: %s", quoteShort(name), x.instead(e))
+		here.reason = fmt.Sprintf("there is no property %s here: %s", strconv.Quote(cut(name)), x.instead(e))
 	case *kind.PropertyNames:
 		// The validator's place of this one is overwritten while it goes on.
 		here.tokens, _ = holder(x.data, len(e.InstanceLocation), k.Property)
@@ -129,7 +129,7 @@ func (x explanation) alternative(e *jsonschema.ValidationError, keyword string) 
 	}
 	reason := "fits no alternative of the schema"
 	if names := x.choices(e, keyword); names != nil {
-		reason = "give one of " + enumerate(names)
+		reason = "give one of " + strings.Join(names, ", ")
 	}
 	return []misfit{{tokens: e.InstanceLocation, reason: reason}}
 }
@@ -151,17 +151,20 @@ func (x explanation) part(e *jsonschema.ValidationError) map[string]any {
 // properties must be there; nil otherwise.
 func (x explanation) choices(e *jsonschema.ValidationError, keyword string) []string {
 	branches, _ := x.part(e)[keyword].([]any)
+	if len(branches) > mostNames {
+		return nil
+	}
 	var names []string
 	for _, branch := range branches {
 		object, _ := branch.(map[string]any)
 		required, _ := object["required"].([]any)
-		if len(object) != 1 || len(required) == 0 {
+		if len(object) != 1 || len(required) == 0 || len(required) > mostNames {
 			return nil
 		}
 		together := make([]string, len(required))
 		for i, name := range required {
 			text, _ := name.(string)
-			together[i] = quoteShort(text)
+			together[i] = plain(text)
 		}
 		names = append(names, strings.Join(together, " with "))
 	}
@@ -179,32 +182,39 @@ func (x explanation) instead(e *jsonschema.ValidationError) string {
 	case len(properties) == 0:
 		return "leave it out"
 	}
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		names = append(names, quoteShort(name))
+	names := slices.Sorted(maps.Keys(properties))
+	for i, name := range names {
+		names[i] = plain(name)
 	}
-	return "use " + enumerate(names)
+	last := len(names) - 1
+	switch {
+	case last == 0:
+		return "use " + names[0]
+	case last >= mostNames:
+		return fmt.Sprintf("use %s or %d more", strings.Join(names[:mostNames], ", "), last+1-mostNames)
+	}
+	return "use " + strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// enumerate joins names, of many only the first.
-func enumerate(names []string) string {
-	const most = 20
-	if more := len(names) - most; more > 1 {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" or %d more", more)
-	}
-	return strings.Join(names, ", ")
-}
+// mostNames bounds how many names one message lists.
+const mostNames = 20
 
-// quoteShort quotes a name where it is not plain, and cuts a long one.
-func quoteShort(name string) string {
-	const most = 60
-	if len(name) > most {
-		name = strings.ToValidUTF8(name[:most], "") + "..."
-	}
-	if name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == "" {
+// plain quotes a name where it needs it, and cuts a long one.
+func plain(name string) string {
+	const harmless = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.$"
+	name = cut(name)
+	if name != "" && strings.Trim(name, harmless) == "" {
 		return name
 	}
 	return strconv.Quote(name)
+}
+
+func cut(name string) string {
+	const most = 60
+	if len(name) > most {
+		return strings.ToValidUTF8(name[:most], "") + "..."
+	}
+	return name
 }
 
 // holder is the first object at a depth that has a property.

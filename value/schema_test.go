@@ -50,10 +50,12 @@ func TestValidationNamesTheFirstMisfit(t *testing.T) {
 		{"1000 digits are not", `{"minimum":0}`, strings.Repeat("9", 1000), "ok", ""},
 		{"a missing property", `{"required":["b","a"]}`, `{}`, "", `must have the properties "a", "b"`},
 		{"an undeclared property", `{"additionalProperties":false,"properties":{"a":true}}`, `{"z":1,"a":1,"b/":2}`, "/b~1", `there is no property "b/" here: use a`},
-		{"an undeclared property, where none is", `{"additionalProperties":false}`, `{"a":1}`, "/a", "no property a here: leave it out"},
-		{"an undeclared property, where patterns are", `{"additionalProperties":false,"patternProperties":{"^x":true}}`, `{"a":1}`, "/a", "no property a here: leave it out, or use a name that the schema declares"},
-		{"an undeclared property of a shared definition", `{"items":{"$ref":"#/$defs/closed"},"$defs":{"closed":{"properties":{"b":true,"a b":true},"additionalProperties":false}}}`, `[{"c":1}]`, "/0/c", `use "a b", b`},
-		{"an undeclared property before what it may stand for", `{"oneOf":[{"required":["for"]},{"required":["until"]}],"additionalProperties":false,"properties":{"for":true,"until":true}}`, `{"duration":"5s"}`, "/duration", "no property duration here: use for, until"},
+		{"an undeclared property, where none is", `{"additionalProperties":false}`, `{"a":1}`, "/a", "no property \"a\" here: leave it out"},
+		{"an undeclared property, where patterns are", `{"additionalProperties":false,"patternProperties":{"^x":true}}`, `{"a":1}`, "/a", "no property \"a\" here: leave it out, or use a name that the schema declares"},
+		{"an undeclared property of a shared definition", `{"items":{"$ref":"#/$defs/closed"},"$defs":{"closed":{"properties":{"b":true,"a b":true},"additionalProperties":false}}}`, `[{"c":1}]`, "/0/c", `use "a b" or b`},
+		{"an undeclared property, where many are", `{"additionalProperties":false,"properties":{` + manyProperties(25) + `}}`, `{"a":1}`, "/a", "p18, p19 or 5 more"},
+		{"a long undeclared property", `{"additionalProperties":false,"properties":{"b":true}}`, `{"` + strings.Repeat("é", 5000) + `":1}`, "/" + strings.Repeat("é", 5000), `é..." here: use b`},
+		{"an undeclared property before what it may stand for", `{"oneOf":[{"required":["for"]},{"required":["until"]}],"additionalProperties":false,"properties":{"for":true,"until":true}}`, `{"duration":"5s"}`, "/duration", "no property \"duration\" here: use for or until"},
 		{"alternatives of what must be there", `{"anyOf":[{"required":["argv"]},{"required":["shell"]}]}`, `{}`, "", "give one of argv, shell"},
 		{"alternatives of several that must be there", `{"oneOf":[{"required":["a","b"]},{"required":["c"]}]}`, `{"a":1}`, "", "give one of a with b, c"},
 		{"too many alternatives of what must be there", `{"oneOf":[{"required":["for"]},{"required":["until"]}]}`, `{"for":1,"until":2}`, "", "give only one of for, until"},
@@ -120,6 +122,14 @@ func TestValidationNamesTheFirstMisfit(t *testing.T) {
 			}
 		})
 	}
+}
+
+func manyProperties(n int) string {
+	properties := make([]string, n)
+	for i := range properties {
+		properties[i] = fmt.Sprintf(`"p%02d":true`, i)
+	}
+	return strings.Join(properties, ",")
 }
 
 func TestTheFirstMisfitIsAlwaysTheSame(t *testing.T) {
