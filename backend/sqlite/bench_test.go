@@ -123,36 +123,32 @@ func (f *bench) raw(b *testing.B, n, group int) (elapsed time.Duration) {
 		b.Fatal(err)
 	}
 	defer c.close()
-	type prepared struct {
-		k      *commit
-		number int64
-	}
-	var all []prepared
+	var all []*commit
 	for i := range n {
 		k, err := f.s.newCommit(backend.System(), f.step(i%benchRuns))
 		if err != nil {
 			b.Fatal(err)
 		}
-		all = append(all, prepared{k: k})
+		all = append(all, k)
 	}
 	began := time.Now()
 	for len(all) > 0 {
 		if _, err := c.exec(ctx, stBegin); err != nil {
 			b.Fatal(err)
 		}
-		for _, p := range all[:min(group, len(all))] {
-			d := p.k.c.Document
+		for _, k := range all[:min(group, len(all))] {
+			d := k.c.Document
 			var number int64
 			err := c.query(ctx, stCommitRetain, func(r row) error { number = r.int(0); return nil },
-				d.ID, nil, p.k.c.Expected, string(p.k.c.Token), string(p.k.c.CheckpointID), d.Graph.ID, d.Graph.Hash,
-				d.StartedAt.UnixMicro(), string(d.Status), d.UpdatedAt.UnixMicro(), d.Seq, string(p.k.c.Type), testClock.UnixMicro())
+				d.ID, nil, k.c.Expected, string(k.c.Token), string(k.c.CheckpointID), d.Graph.ID, d.Graph.Hash,
+				d.StartedAt.UnixMicro(), string(d.Status), d.UpdatedAt.UnixMicro(), d.Seq, string(k.c.Type), testClock.UnixMicro())
 			if err != nil || number == 0 {
 				b.Fatalf("%d %v", number, err)
 			}
-			if _, err := c.exec(ctx, stDocumentUpdate, number, p.k.document); err != nil {
+			if _, err := c.exec(ctx, stDocumentUpdate, number, k.document); err != nil {
 				b.Fatal(err)
 			}
-			e := p.k.events
+			e := k.events
 			if _, err := c.exec(ctx, stEventInsert[1], number, e[0].seq, e[0].checkpoint, e[0].body, e[1].seq, e[1].checkpoint, e[1].body); err != nil {
 				b.Fatal(err)
 			}

@@ -204,7 +204,7 @@ func (h hostTx) query(ctx context.Context, st *statement, each func(row) error, 
 	values := make(row, len(columns))
 	into := make([]any, len(columns))
 	for i := range values {
-		into[i] = &values[i]
+		into[i] = (*any)(&values[i]) // database/sql puts NULL into no other pointer to an interface
 	}
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {

@@ -200,7 +200,9 @@ func diskSync(tls *libc.TLS, file uintptr, flags int32) int32 {
 		return rc
 	}
 	rc := goFunc[func(*libc.TLS, uintptr, int32) int32](methodsOf(file).FxSync)(tls, file, flags)
-	if f := d.open[file]; rc == lib.SQLITE_OK && !d.lies {
+	// A normal flush may stop at the drive's cache.
+	full := flags&0x0f == lib.SQLITE_SYNC_FULL
+	if f := d.open[file]; rc == lib.SQLITE_OK && full && !d.lies {
 		f.syncs++
 		for _, write := range f.pending {
 			f.safe = write(f.safe)

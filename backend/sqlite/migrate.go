@@ -68,7 +68,7 @@ func newMigration(number int64, name, text string) migration {
 // refuses what it must not touch before it changes anything.
 func migrate(ctx context.Context, c *conn, path string, all []migration, now time.Time, timeout time.Duration) error {
 	last := all[len(all)-1].number
-	version, err := checkLedger(ctx, c, path, all)
+	version, err := readLedger(ctx, c, path, all)
 	if err != nil || version == last {
 		return err
 	}
@@ -120,6 +120,18 @@ func step(ctx context.Context, c *conn, path string, all []migration, m migratio
 	entry := fmt.Sprintf("insert into belay_migrations (number, name, sha256, applied_at) values (%d, '%s', '%s', %d); pragma user_version = %d; commit",
 		m.number, m.name, m.hash, now.UnixMicro(), m.number)
 	return c.run(ctx, entry)
+}
+
+// readLedger is checkLedger in a snapshot of its own: another process may be migrating.
+func readLedger(ctx context.Context, c *conn, path string, all []migration) (version int64, err error) {
+	if err := c.run(ctx, "begin"); err != nil {
+		return 0, err
+	}
+	version, err = checkLedger(ctx, c, path, all)
+	if end := c.run(context.WithoutCancel(ctx), "rollback"); err == nil {
+		err = end
+	}
+	return version, err
 }
 
 // checkLedger answers the schema's version, 0 for a file belay has not been in, after

@@ -46,6 +46,7 @@ func (s *Store) HostDSN() string {
 	q.Set("_busy_timeout", milliseconds(s.opts.BusyTimeout))
 	q.Set("_foreign_keys", "1")
 	q.Set("_synchronous", string(s.opts.Synchronous))
+	q["_pragma"] = []string{"fullfsync(1)", "checkpoint_fullfsync(1)"}
 	q.Set("_txlock", "immediate")
 	return fileURI(s.path, "rw", q)
 }

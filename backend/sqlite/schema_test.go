@@ -2,12 +2,14 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -125,6 +127,33 @@ func TestSeveralOpenAFreshFileAtOnce(t *testing.T) {
 		}
 	})
 	openPath(t, path, Options{})
+}
+
+// TestALookAtTheLedgerIsOneSnapshot: whoever looks while another migrates sees the file as
+// it was before or as it is after, and never a version without its ledger.
+func TestALookAtTheLedgerIsOneSnapshot(t *testing.T) {
+	ctx := context.Background()
+	all := migrationsOf(t)
+	for range 20 {
+		path := freshFile(t)
+		must(t, create(path))
+		migrated := make(chan error, 1)
+		go func() {
+			c, err := dial(fileURI(path, "rw", nil))
+			if err == nil {
+				err = errors.Join(migrate(ctx, c, path, all, testClock, time.Minute), c.close())
+			}
+			migrated <- err
+		}()
+		c, err := dial(fileURI(path, "rw", nil))
+		must(t, err)
+		must(t, c.run(ctx, "pragma busy_timeout = 60000"))
+		for version := int64(0); version == 0; {
+			version, err = readLedger(ctx, c, path, all)
+			must(t, err)
+		}
+		must(t, errors.Join(<-migrated, c.close()))
+	}
 }
 
 // TestTheStatusesOfTheSchemaAreThoseOfTheTable: the CHECKs name what run and checkpoint say

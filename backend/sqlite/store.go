@@ -130,10 +130,10 @@ func (s *Store) dialWriter(ctx context.Context) (*conn, error) {
 // setUp refuses a file that is not to be touched, then migrates it, then sets what a
 // writer needs. Whatever another process locks meanwhile is waited for.
 func (s *Store) setUp(ctx context.Context, c *conn, migrations []migration) error {
-	if err := c.run(ctx, "pragma busy_timeout = "+milliseconds(s.opts.BusyTimeout)); err != nil {
+	if err := c.run(ctx, flushing+"; pragma busy_timeout = "+milliseconds(s.opts.BusyTimeout)); err != nil {
 		return err
 	}
-	if _, err := checkLedger(ctx, c, s.path, migrations); err != nil {
+	if _, err := readLedger(ctx, c, s.path, migrations); err != nil {
 		return err
 	}
 	if err := migrate(ctx, c, s.path, migrations, s.clock.read(), s.opts.BusyTimeout); err != nil {
@@ -142,13 +142,12 @@ func (s *Store) setUp(ctx context.Context, c *conn, migrations []migration) erro
 	if err := s.enterWAL(ctx, c); err != nil {
 		return err
 	}
-	if err := apply(ctx, c, s.path, writerSettings(s.opts)); err != nil {
-		return err
+	if !s.opts.Damaged {
+		if err := checkSchema(ctx, c, s.path); err != nil {
+			return err
+		}
 	}
-	if s.opts.Damaged {
-		return nil
-	}
-	return checkSchema(ctx, c, s.path)
+	return apply(ctx, c, s.path, writerSettings(s.opts))
 }
 
 // enterWAL changes the journal mode, for which SQLite wants the file for itself and does

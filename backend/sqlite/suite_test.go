@@ -31,13 +31,15 @@ func TestCheck(t *testing.T) {
 
 // TestLinearizable: goroutines on one store.
 func TestLinearizable(t *testing.T) {
-	proptest.Linearizable(t, open, proptest.Options{Histories: 50})
+	t.Parallel()
+	proptest.Linearizable(t, open, proptest.Options{Histories: 20})
 }
 
 // TestLinearizableHandles: the same where every call goes through another store on the
 // same file, so that connections of their own meet in it.
 func TestLinearizableHandles(t *testing.T) {
-	proptest.Linearizable(t, openHandles, proptest.Options{Histories: 50})
+	t.Parallel()
+	proptest.Linearizable(t, openHandles, proptest.Options{Histories: 20})
 }
 
 // TestConformanceOfHandles: the same where every call goes through another store on the
