@@ -28,6 +28,8 @@ const (
 	codeAdminShutdown         = "57P01"
 	codeCrashShutdown         = "57P02"
 	codeCannotConnectNow      = "57P03"
+	codeDataCorrupted         = "XX001"
+	codeIndexCorrupted        = "XX002"
 	codeReadOnly              = "25006"
 	codeIdleInTransaction     = "25P03"
 )

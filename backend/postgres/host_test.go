@@ -32,11 +32,11 @@ func aGraph() (graph.Ref, value.Value) {
 // draft is the first commit of a run that is due.
 func draft(id string, edit ...func(*backend.Initialization)) backend.Initialization {
 	ref, _ := aGraph()
-	d := &run.Document{ID: id, Graph: ref, Status: run.Running, Seq: 1, EventSeq: 1, StartedAt: began, UpdatedAt: began}
+	d := &run.Document{ID: id, Graph: ref, Status: run.Running, Seq: 1, EventSeq: 2, StartedAt: began, UpdatedAt: began}
 	in := backend.Initialization{
 		Proposal: run.Proposal{
 			Document: d, Type: checkpoint.RunInitialized, Schedule: checkpoint.Schedule{Kind: checkpoint.ReleaseNow}, Now: began,
-			Events: []run.Event{closing(id, 1, 1, checkpoint.RunInitialized)},
+			Events: []run.Event{{Run: id, Seq: 1, Type: run.EventRunInitialized, At: began}, closing(id, 2, 1, checkpoint.RunInitialized)},
 		},
 		CheckpointID: checkpoint.ID("insert of " + id),
 	}
@@ -53,11 +53,13 @@ func closing(id string, seq, commit int64, kind checkpoint.Type) run.Event {
 // ending is the commit that takes a run from where it stands to done.
 func ending(d *run.Document, token claim.Token) backend.Commit {
 	next := *d
-	next.Seq, next.EventSeq, next.Status, next.FinishedAt, next.Output = d.Seq+1, d.EventSeq+1, run.Done, began, value.Value("null")
+	next.Seq, next.EventSeq, next.Status, next.FinishedAt, next.Output = d.Seq+1, d.EventSeq+2, run.Done, began, value.Value("null")
 	return backend.Commit{
 		Proposal: run.Proposal{
 			Expected: d.Seq, Document: &next, Type: checkpoint.RunCompleted, Schedule: checkpoint.Schedule{Kind: checkpoint.ReleaseTerminal},
-			Now: began, Events: []run.Event{closing(d.ID, next.EventSeq, next.Seq, checkpoint.RunCompleted)},
+			Now: began, Events: []run.Event{
+				{Run: d.ID, Seq: next.EventSeq - 1, Type: run.EventRunCompleted, At: began}, closing(d.ID, next.EventSeq, next.Seq, checkpoint.RunCompleted),
+			},
 		},
 		CheckpointID: checkpoint.ID(fmt.Sprintf("commit %d of %s", next.Seq, d.ID)), Token: token,
 	}
@@ -128,10 +130,9 @@ func TestStartsInHostTransactions(t *testing.T) {
 			if err := tx.Rollback(ctx); err != nil {
 				t.Fatal(err)
 			}
-			for _, table := range []string{"runs", "starts", "events", "start_keys"} {
+			for table, want := range map[string]int{"runs": 1, "starts": 1, "events": 2, "start_keys": 1} {
 				var n int
-				// Of one run there is one row of each kind.
-				if err := a.raw.QueryRow(ctx, "select count(*) from "+nameOf(s, table)).Scan(&n); err != nil || n != 1 {
+				if err := a.raw.QueryRow(ctx, "select count(*) from "+nameOf(s, table)).Scan(&n); err != nil || n != want {
 					t.Errorf("after the rollback %s has %d rows, %v", table, n, err)
 				}
 			}
@@ -139,7 +140,9 @@ func TestStartsInHostTransactions(t *testing.T) {
 	}
 }
 
-func nameOf(s *postgres.Store, name string) string { return pgx.Identifier{s.Schema(), name}.Sanitize() }
+func nameOf(s *postgres.Store, name string) string {
+	return pgx.Identifier{s.Schema(), name}.Sanitize()
+}
 
 // TestAKeyWhoseWinnerRollsBack (H22): the second of two transactions under one start key waits
 // for the first, and starts its run when that rolls back; when it commits, answers its run.

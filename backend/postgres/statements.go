@@ -8,6 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+//go:embed schema.golden
+var golden string
+
 //go:embed sql/*.sql
 var statementFiles embed.FS
 
@@ -20,6 +23,14 @@ type statement string
 
 const (
 	stAbandon         statement = "abandon"
+	stAuditEvents     statement = "audit_events"
+	stAuditGraphs     statement = "audit_graphs"
+	stAuditKeys       statement = "audit_keys"
+	stAuditOrphans    statement = "audit_orphans"
+	stAuditRuns       statement = "audit_runs"
+	stMendKey         statement = "mend_key"
+	stMendRow         statement = "mend_row"
+	stMendWake        statement = "mend_wake"
 	stClaim           statement = "claim"
 	stClock           statement = "clock"
 	stCommit          statement = "commit"

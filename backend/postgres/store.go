@@ -84,7 +84,7 @@ func open(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Store, error)
 	return s, nil
 }
 
-// Features declares everything of X1 to X8 and X10; X8 is WithTx.
+// Features declares everything of X1 to X8 and X10; X8 is WithTx, and X9 is Audit.
 func (s *Store) Features() backend.Features {
 	return backend.Features{
 		StartClaimed: true, Batches: s, ClaimDocuments: s, ClaimFilter: true, Wakes: s, Clock: s, Retention: s, OwnerCap: true,

@@ -96,7 +96,7 @@ func opener(t proptest.T, a access) proptest.Opener {
 		f := newFixture(t, a, used.take(t, a))
 		return proptest.Opened{Store: f.store, Hooks: proptest.Hooks{
 			WriteDocument: f.writeDocument, WriteEvent: f.writeEvent, WriteGraph: f.writeGraph, LockRun: f.lockRun,
-			SetClock: f.setClock, Reopen: f.reopen, Host: f.host,
+			SetClock: f.setClock, Reopen: f.reopen, Host: f.host, Audit: f.audit,
 		}}
 	}
 }
@@ -235,4 +235,15 @@ func (f *fixture) lockRun(ctx context.Context, run string) (func(), error) {
 
 func (f *fixture) host(ctx context.Context, fn func(tx backend.Starter) error) error {
 	return pgx.BeginFunc(ctx, f.pool(), func(tx pgx.Tx) error { return fn(f.store.WithTx(tx)) })
+}
+
+func (f *fixture) audit(ctx context.Context) ([]string, error) {
+	var lines []string
+	for finding, err := range f.store.Audit(ctx, backend.AuditPolicy{}) {
+		if err != nil {
+			return lines, err
+		}
+		lines = append(lines, finding.Check+" "+finding.Run+": "+finding.Detail)
+	}
+	return lines, nil
 }

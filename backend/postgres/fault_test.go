@@ -1,0 +1,209 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/backend/postgres"
+	"github.com/belay-run/belay/checkpoint"
+	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/run"
+)
+
+// faults are what goes wrong once. All of them are cured by sending the statement again.
+var faults = map[string]fault{
+	"connection lost before the statement":                  {},
+	"connection lost when the server has completed it":      {answered: true},
+	"connection lost when the server has committed it":      {answered: true, settled: true},
+	"serialization failure":                                 {code: "40001"},
+	"deadlock":                                              {code: "40P01"},
+	"lock timeout":                                          {code: "55P03"},
+	"too many connections":                                  {code: "53300"},
+	"session ended by the administrator, outcome not known": {code: "57P01"},
+}
+
+// TestTransientFailuresAreCured (H20, H24): a failure at any one statement of an operation leaves
+// one effect, and is not told.
+func TestTransientFailuresAreCured(t *testing.T) {
+	p, dsn := newProxy(t)
+	a := through(t, dsn, pgx.QueryExecModeCacheStatement)
+	s := newStore(t, a, postgres.Options{PollOnly: true})
+	ctx, system := t.Context(), backend.System()
+	serial := 0
+	start := func(t *testing.T) (backend.Initialization, claim.Token) {
+		t.Helper()
+		serial++
+		in := draft(fmt.Sprintf("run-%d", serial), func(in *backend.Initialization) {
+			in.Schedule.Kind, in.Claim = checkpoint.Retain, &backend.StartClaim{TTL: time.Minute}
+		})
+		got, err := s.InsertRun(ctx, backend.Tenantless(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in, got.Lease.Token
+	}
+	fresh := func(edit ...func(*backend.Initialization)) backend.Initialization {
+		serial++
+		return draft(fmt.Sprintf("run-%d", serial), edit...)
+	}
+	inspect := func(t *testing.T, id string) backend.Info {
+		t.Helper()
+		info, err := s.InspectRun(ctx, system, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	finished := func(t *testing.T, ids ...string) {
+		t.Helper()
+		for _, id := range ids {
+			if d := inspect(t, id).Document; d.Status != run.Done || d.Seq != 2 {
+				t.Errorf("%s is %s at %d", id, d.Status, d.Seq)
+			}
+		}
+	}
+	// Each prepares with no fault, and answers what is then done under one, and looked at after.
+	operations := map[string]func(t *testing.T) (do func() error, look func()){
+		"insert": func(t *testing.T) (func() error, func()) {
+			in := fresh()
+			return func() error { _, err := s.InsertRun(ctx, backend.Tenantless(), in); return err },
+				func() { inspect(t, in.Document.ID) }
+		},
+		"keyed insert": func(t *testing.T) (func() error, func()) {
+			in := fresh(func(in *backend.Initialization) { in.Key = in.Document.ID })
+			return func() error {
+					got, err := s.InsertRun(ctx, backend.Tenantless(), in)
+					if err == nil && (got.Existing || got.Run != in.Document.ID) {
+						err = fmt.Errorf("it answered %+v", got)
+					}
+					return err
+				},
+				func() { inspect(t, in.Document.ID) }
+		},
+		"inserts": func(t *testing.T) (func() error, func()) {
+			ins := []backend.Initialization{fresh(), fresh()}
+			return func() error {
+					got := s.InsertRuns(ctx, backend.Tenantless(), ins)
+					return errors.Join(got[0].Err, got[1].Err)
+				},
+				func() { inspect(t, ins[0].Document.ID); inspect(t, ins[1].Document.ID) }
+		},
+		"commit": func(t *testing.T) (func() error, func()) {
+			in, token := start(t)
+			return func() error { _, err := s.Commit(ctx, system, ending(in.Document, token)); return err },
+				func() { finished(t, in.Document.ID) }
+		},
+		"commits": func(t *testing.T) (func() error, func()) {
+			x, tx := start(t)
+			y, ty := start(t)
+			return func() error {
+					got := s.Commits(ctx, system, []backend.Commit{ending(x.Document, tx), ending(y.Document, ty)})
+					return errors.Join(got[0].Err, got[1].Err)
+				},
+				func() { finished(t, x.Document.ID, y.Document.ID) }
+		},
+		"mutate": func(t *testing.T) (func() error, func()) {
+			in, _ := start(t)
+			return func() error {
+					_, err := s.MutateRun(ctx, system, in.Document.ID, "mutation", func(d *run.Document) (backend.Mutation, error) {
+						proposal := ending(d, "").Proposal
+						return backend.Mutation{Proposal: &proposal}, nil
+					})
+					return err
+				},
+				func() { finished(t, in.Document.ID) }
+		},
+		"refresh": func(t *testing.T) (func() error, func()) {
+			in, token := start(t)
+			later := began.Add(time.Second)
+			return func() error { return s.RefreshClaim(ctx, in.Document.ID, token, later) },
+				func() {
+					if at := inspect(t, in.Document.ID).ClaimedAt; !at.Equal(later) {
+						t.Errorf("claimed at %v", at)
+					}
+				}
+		},
+		"release": func(t *testing.T) (func() error, func()) {
+			in, token := start(t)
+			return func() error {
+					return s.ReleaseClaim(ctx, in.Document.ID, token, claim.ReleasePolicy{Now: began, Refund: true, After: time.Hour})
+				},
+				func() {
+					if info := inspect(t, in.Document.ID); !info.Wake.Equal(began.Add(time.Hour)) || info.Attempts != 0 {
+						t.Errorf("wake %v, attempts %d", info.Wake, info.Attempts)
+					}
+				}
+		},
+		"abandon": func(t *testing.T) (func() error, func()) {
+			in, token := start(t)
+			return func() error {
+					_, err := s.AbandonClaim(ctx, in.Document.ID, token, claim.AbandonPolicy{Now: began, ExpectedSeq: 1, MaxAbandons: 3, RetryAfter: time.Hour})
+					return err
+				},
+				func() {
+					if info := inspect(t, in.Document.ID); info.Abandons != 1 || info.Attempts != 0 {
+						t.Errorf("abandons %d, attempts %d", info.Abandons, info.Attempts)
+					}
+				}
+		},
+		"reads": func(t *testing.T) (func() error, func()) {
+			in, _ := start(t)
+			return func() error {
+				page, err := s.ListEvents(ctx, system, in.Document.ID, backend.EventQuery{Limit: 10})
+				if err == nil && len(page.Events) != 2 {
+					err = fmt.Errorf("%d events", len(page.Events))
+				}
+				_, listing := s.ListRuns(ctx, system, backend.Query{Limit: 10})
+				_, clock := s.Now(ctx)
+				return errors.Join(err, listing, clock)
+			}, func() {}
+		},
+	}
+	for name, prepare := range operations {
+		t.Run(name, func(t *testing.T) {
+			for trouble, f := range faults {
+				fired := true
+				for f.after = 0; fired; f.after++ {
+					do, look := prepare(t)
+					p.arm(f)
+					err := do()
+					if fired = p.disarm(); err != nil {
+						t.Errorf("%s, at statement %d: %v", trouble, f.after+1, err)
+					}
+					look()
+				}
+				if f.after < 2 {
+					t.Errorf("%s did not come about", trouble)
+				}
+			}
+		})
+	}
+	for f, err := range s.Audit(ctx, backend.AuditPolicy{}) {
+		t.Errorf("the audit finds %+v, %v", f, err)
+	}
+}
+
+// TestAClaimWhoseAnswerIsLost (X1): is of unknown outcome, and costs one TTL and one attempt.
+func TestAClaimWhoseAnswerIsLost(t *testing.T) {
+	p, dsn := newProxy(t)
+	s := newStore(t, through(t, dsn, pgx.QueryExecModeCacheStatement), postgres.Options{PollOnly: true})
+	if _, err := s.InsertRun(t.Context(), backend.Tenantless(), draft("a")); err != nil {
+		t.Fatal(err)
+	}
+	policy := claim.Policy{Now: began, TTL: time.Minute, Limit: 10, MaxAttempts: 3}
+	p.arm(fault{answered: true, settled: true})
+	_, err := s.ClaimDue(t.Context(), policy)
+	if !p.disarm() || backend.Classify(err) != backend.Unknown {
+		t.Fatalf("the claim answered %v, %v", backend.Classify(err), err)
+	}
+	policy.Now = began.Add(time.Minute + time.Microsecond)
+	batch, err := s.ClaimDue(t.Context(), policy)
+	if err != nil || len(batch.Leases) != 1 || batch.Leases[0].Attempt != 2 {
+		t.Errorf("after the TTL: %+v, %v", batch, err)
+	}
+}

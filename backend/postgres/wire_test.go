@@ -1,0 +1,242 @@
+package postgres_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/belay-run/belay/internal/pgtest"
+)
+
+// fault is what the proxy does once.
+type fault struct {
+	// after counts the statements that pass before it.
+	after int
+	// code: the statement does not reach the server, and fails with this SQLSTATE.
+	code string
+	// answered: the statement reaches the server, and the connection is cut when its
+	// CommandComplete has been seen and nothing of its answer was passed on. Without a code
+	// and this the connection is cut instead of passing the statement on.
+	answered bool
+	// settled: it is cut no sooner than the server has said that it is ready again.
+	settled bool
+}
+
+// proxy passes on what a client and the server say to each other, message by message.
+type proxy struct {
+	listener net.Listener
+
+	mu    sync.Mutex
+	armed *fault
+	fired bool
+	conns map[net.Conn]bool
+}
+
+// newProxy is a proxy to the server of the tests, and how to reach it.
+func newProxy(t *testing.T) (*proxy, string) {
+	t.Helper()
+	dsn, err := url.Parse(pgtest.DSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := pgx.ParseConfig(dsn.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{conns: make(map[net.Conn]bool)}
+	network, address := "tcp", net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))
+	if filepath.IsAbs(config.Host) {
+		network, address = "unix", filepath.Join(config.Host, ".s.PGSQL."+strconv.Itoa(int(config.Port)))
+	}
+	if p.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			client, err := p.listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { p.serve(network, address, client) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = p.listener.Close()
+		p.mu.Lock()
+		for c := range p.conns {
+			_ = c.Close()
+		}
+		p.mu.Unlock()
+		serving.Wait()
+	})
+	query := dsn.Query()
+	query.Del("host")
+	query.Set("sslmode", "disable")
+	dsn.Host, dsn.RawQuery = p.listener.Addr().String(), query.Encode()
+	return p, dsn.String()
+}
+
+// arm sets the fault for the next statements.
+func (p *proxy) arm(f fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.armed, p.fired = &f, false
+}
+
+// disarm reports whether the fault came about.
+func (p *proxy) disarm() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.armed = nil
+	return p.fired
+}
+
+// next is the fault that the next statement meets, once.
+func (p *proxy) next() *fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.armed == nil:
+		return nil
+	case p.armed.after > 0:
+		p.armed.after--
+		return nil
+	}
+	f := p.armed
+	p.armed, p.fired = nil, true
+	return f
+}
+
+// cut is the state of one connection: what happens to the statement under way.
+type cut struct {
+	mu    sync.Mutex
+	fault *fault
+	seen  bool
+}
+
+func (p *proxy) serve(network, address string, client net.Conn) {
+	server, err := net.Dial(network, address)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	p.mu.Lock()
+	p.conns[client], p.conns[server] = true, true
+	p.mu.Unlock()
+	both := func() { _ = client.Close(); _ = server.Close() }
+	defer both()
+	var c cut
+	var back sync.WaitGroup
+	back.Go(func() {
+		defer both()
+		_ = c.answers(client, server)
+	})
+	_ = p.requests(&c, client, server)
+	both()
+	back.Wait()
+}
+
+var errCut = errors.New("cut")
+
+// requests passes on what the client says. A statement is executed by Execute or Query;
+// what prepares it passes.
+func (p *proxy) requests(c *cut, client, server net.Conn) error {
+	startup, err := message(client, false)
+	if err != nil {
+		return err
+	}
+	if _, err := server.Write(startup); err != nil {
+		return err
+	}
+	var batch []byte
+	executes := false
+	for {
+		m, err := message(client, true)
+		if err != nil {
+			return err
+		}
+		batch = append(batch, m...)
+		executes = executes || m[0] == 'E' || m[0] == 'Q'
+		if m[0] != 'S' && m[0] != 'Q' && m[0] != 'X' && m[0] != 'p' {
+			continue
+		}
+		if executes {
+			switch f := p.next(); {
+			case f == nil:
+			case f.code != "":
+				refusal, err := (&pgproto3.ErrorResponse{Severity: "ERROR", Code: f.code, Message: "injected"}).Encode(nil)
+				if err != nil {
+					return err
+				}
+				if refusal, err = (&pgproto3.ReadyForQuery{TxStatus: 'I'}).Encode(refusal); err != nil {
+					return err
+				}
+				if _, err := client.Write(refusal); err != nil {
+					return err
+				}
+				batch, executes = nil, false
+				continue
+			case f.answered:
+				c.mu.Lock()
+				c.fault = f
+				c.mu.Unlock()
+			default:
+				return errCut
+			}
+		}
+		if _, err := server.Write(batch); err != nil {
+			return err
+		}
+		batch, executes = nil, false
+	}
+}
+
+// answers passes on what the server says.
+func (c *cut) answers(client, server net.Conn) error {
+	for {
+		m, err := message(server, true)
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		f := c.fault
+		c.mu.Unlock()
+		if f == nil {
+			if _, err := client.Write(m); err != nil {
+				return err
+			}
+			continue
+		}
+		c.seen = c.seen || m[0] == 'C'
+		if c.seen && (!f.settled || m[0] == 'Z') {
+			return errCut
+		}
+	}
+}
+
+// message reads one message, with its type or (the first of a client) without.
+func message(from io.Reader, typed bool) ([]byte, error) {
+	n := 4
+	if typed {
+		n = 5
+	}
+	m := make([]byte, n)
+	if _, err := io.ReadFull(from, m); err != nil {
+		return nil, err
+	}
+	rest := make([]byte, binary.BigEndian.Uint32(m[n-4:])-4)
+	if _, err := io.ReadFull(from, rest); err != nil {
+		return nil, err
+	}
+	return append(m, rest...), nil
+}
