@@ -265,6 +265,7 @@ var noBadInput = map[string]string{
 
 	"node.FromContext":       "says whether the context is a node's",
 	"node.IdempotencyKey":    "empty outside a node",
+	"node.Now":               "outside a node it is the system's time",
 	"node.Permanent":         "a nil error stays nil",
 	"node.RetryAfter":        "a nil error stays nil, and an instant in the past changes nothing",
 	"node.Skip":              "any reason; its text is made storable",

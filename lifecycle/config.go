@@ -152,7 +152,7 @@ func (c Config) validate() error {
 		say("Nodes is nil: pass node.NewRegistry() with the node types of your graphs added")
 	} else if err := c.Nodes.Err(); err != nil {
 		bad.Nodes = err
-		say("Nodes holds types that cannot be used, correct them: %v", err)
+		say("Nodes holds types that cannot be used, correct them: %s", strings.TrimPrefix(err.Error(), "belay: "))
 	}
 	if isNil(c.Clock) {
 		say("Clock holds a nil pointer: leave it out for the system's clock")

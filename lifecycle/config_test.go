@@ -82,4 +82,7 @@ func TestConfigErrorUnwrapsTheRegistrys(t *testing.T) {
 	if !errors.Is(err, node.ErrInvalidType) {
 		t.Errorf("%v does not match the registry's error", err)
 	}
+	if n := strings.Count(err.Error(), "belay:"); n != 1 {
+		t.Errorf("%v says %d times whose it is", err, n)
+	}
 }

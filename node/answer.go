@@ -19,9 +19,13 @@ type Question struct {
 	Field string
 	// Schema of the answer; nil admits any.
 	Schema value.Value
-	// Deadline is when Default answers; zero means never.
+	// Deadline is when Default answers; zero means never. The function runs again from its
+	// beginning, so count it from Call.PlannedAt, or from Now(ctx), and not from time.Now: the
+	// clock is the engine's.
 	Deadline time.Time
 	// Default is the answer at the deadline; nil is null. It must fit Schema and the field.
+	// Without a Deadline it would never answer, and is refused: the run fails with
+	// run.CodeInvalidInterrupt.
 	Default any
 }
 
@@ -36,6 +40,18 @@ func Ask(q Question) error { return &askError{question: q} }
 
 // Snooze parks the task until an instant; no attempt is used up. An instant in the past
 // is due at once. The zero time is refused, as a permanent failure.
+//
+// When the instant has come the function runs again from its beginning, and nothing in it
+// remembers that it snoozed. So one that waits counts from Call.PlannedAt, which stays, and
+// asks the engine's clock whether it has waited:
+//
+//	call, _ := node.FromContext(ctx)
+//	if until := call.PlannedAt.Add(24 * time.Hour); node.Now(ctx).Before(until) {
+//		return out, node.Snooze(until)
+//	}
+//	// The day is over: go on.
+//
+// Snoozing until a time counted from Now each time never ends.
 func Snooze(until time.Time) error { return &snoozeError{until: until} }
 
 // Skip completes the node without an update. Edges, guards and barriers count it as a

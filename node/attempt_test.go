@@ -395,6 +395,20 @@ func TestACallWithoutAClockHasTheSystems(t *testing.T) {
 	}
 }
 
+func TestNowIsTheClockOfTheCall(t *testing.T) {
+	noon := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	var got time.Time
+	s := place(t, answering(func(ctx context.Context) error { got = node.Now(ctx); return nil }), "", nil)
+	s.call.Now = func() time.Time { return noon }
+	s.run(t, t.Context())
+	if !got.Equal(noon) {
+		t.Errorf("within a node it is %v, want %v", got, noon)
+	}
+	if d := time.Since(node.Now(t.Context())); d < 0 || d > time.Minute {
+		t.Errorf("outside a node it is %v ago", d)
+	}
+}
+
 func TestAnsweredIsTheNewestAnswer(t *testing.T) {
 	answers := []run.Answer{
 		{Interrupt: "a", Value: value.Value("1"), ResolvedAt: noon},

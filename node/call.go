@@ -20,7 +20,8 @@ type Call struct {
 	IdempotencyKey string
 	// Deadline is when ctx ends; zero means none.
 	Deadline time.Time
-	// PlannedAt is when the task was first planned.
+	// PlannedAt is when the task was first planned: the same for every attempt, so what a
+	// node waits for is counted from it.
 	PlannedAt time.Time
 	// Answers are the answers to the node's interrupts since its last completion,
 	// oldest first. Every attempt is told them.
@@ -30,7 +31,7 @@ type Call struct {
 	Reads map[string]value.Value
 	// Writes lists the node's own names it may write.
 	Writes []string
-	// Now is the engine's clock. Prepared.Run fills in time.Now when it is nil.
+	// Now is the engine's clock, which Now reads from a context. Prepared.Run fills in time.Now when it is nil.
 	Now func() time.Time
 	// KeyRead, when it is set, is told of every read of the key by IdempotencyKey: a test
 	// learns from it which nodes guard what they do. It must be safe for concurrent use.
@@ -43,6 +44,15 @@ type callKey struct{}
 func FromContext(ctx context.Context) (call *Call, ok bool) {
 	call, ok = ctx.Value(callKey{}).(*Call)
 	return call, ok
+}
+
+// Now is the time by the clock of the call that ctx belongs to, which is the engine's.
+// Outside a node it is time.Now.
+func Now(ctx context.Context) time.Time {
+	if call, ok := FromContext(ctx); ok && call.Now != nil {
+		return call.Now()
+	}
+	return time.Now()
 }
 
 // IdempotencyKey is the key of the call that ctx belongs to: the same for every

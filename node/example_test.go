@@ -170,14 +170,35 @@ func ExampleAsk() {
 	// completed {"receipt":"approved: true"}
 }
 
+// A node waits a day, and goes on. It runs from its beginning both times, so it counts from
+// when its task was planned, and asks the clock whether it has waited.
+func ExampleSnooze() {
+	type Out struct {
+		Receipt string `json:"receipt"`
+	}
+	nodes := node.NewRegistry().Add(node.Of("charge", 1, func(ctx context.Context, _ struct{}) (Out, error) {
+		call, _ := node.FromContext(ctx)
+		if until := call.PlannedAt.Add(24 * time.Hour); node.Now(ctx).Before(until) {
+			return Out{}, node.Snooze(until)
+		}
+		return Out{Receipt: "after a day"}, nil
+	}))
+	planned := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	for _, now := range []time.Time{planned, planned.Add(24 * time.Hour)} {
+		once(nodes, orderGraph, node.Call{PlannedAt: planned, Now: func() time.Time { return now }})
+	}
+	// Output:
+	// snoozed 2030-01-03T12:00:00Z
+	// completed {"receipt":"after a day"}
+}
+
 // A node that waits for another system looks again later. Nothing is held meanwhile,
 // and no attempt is used up.
-func ExampleSnooze() {
+func ExampleSnooze_until() {
 	settled := false
 	nodes := node.NewRegistry().Add(node.Of("charge", 1, func(ctx context.Context, _ struct{}) (struct{}, error) {
-		call, _ := node.FromContext(ctx)
 		if !settled {
-			return struct{}{}, node.Snooze(call.Now().Add(time.Hour))
+			return struct{}{}, node.Snooze(node.Now(ctx).Add(time.Hour))
 		}
 		return struct{}{}, nil
 	}))

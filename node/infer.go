@@ -250,9 +250,20 @@ type shape struct {
 	open bool
 }
 
+// needObject refuses what In, Out and Config cannot be.
+func needObject(t reflect.Type) error {
+	switch {
+	case isObjectType(t):
+		return nil
+	case t.Kind() == reflect.Pointer && isObjectType(t.Elem()):
+		return fmt.Errorf("%s is a pointer, and must be the struct or map itself: leave out the *", t)
+	}
+	return fmt.Errorf("%s must be a struct, or a map with string keys", t)
+}
+
 func shapeOf(t reflect.Type, reads bool) (shape, error) {
-	if !isObjectType(t) {
-		return shape{}, fmt.Errorf("%s must be a struct, or a map with string keys", t)
+	if err := needObject(t); err != nil {
+		return shape{}, err
 	}
 	in := newInference()
 	if t.Kind() == reflect.Map {
@@ -283,8 +294,8 @@ func shapeOf(t reflect.Type, reads bool) (shape, error) {
 
 // configSchema infers the schema of a config.
 func configSchema(t reflect.Type) (value.Value, error) {
-	if !isObjectType(t) {
-		return nil, fmt.Errorf("%s must be a struct, or a map with string keys", t)
+	if err := needObject(t); err != nil {
+		return nil, err
 	}
 	in := newInference()
 	if t.Kind() == reflect.Struct {

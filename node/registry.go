@@ -2,7 +2,6 @@ package node
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"slices"
 
@@ -15,7 +14,7 @@ import (
 type Registry struct {
 	// types holds the versions of each name, newest first.
 	types map[string][]Type
-	errs  []error
+	errs  joined
 }
 
 var _ graph.Catalog = (*Registry)(nil)
@@ -30,7 +29,11 @@ func NewRegistry() *Registry { return &Registry{} }
 func (r *Registry) Add(types ...Type) *Registry {
 	for _, t := range types {
 		if err := t.Err(); err != nil {
-			r.errs = append(r.errs, err)
+			if several, ok := err.(joined); ok {
+				r.errs = append(r.errs, several...)
+			} else {
+				r.errs = append(r.errs, err)
+			}
 			continue
 		}
 		c := t.contract
@@ -51,7 +54,7 @@ func (r *Registry) Add(types ...Type) *Registry {
 }
 
 // Err is every error Add met, joined; nil when there was none. Each is a *TypeError.
-func (r *Registry) Err() error { return errors.Join(r.errs...) }
+func (r *Registry) Err() error { return slices.Clone(r.errs).err() }
 
 // NodeType implements graph.Catalog: the newest version for version 0, else the type
 // that is exactly that version, else the newest that accepts it.

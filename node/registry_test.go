@@ -91,6 +91,12 @@ func TestErrJoinsEverythingAddMet(t *testing.T) {
 			t.Errorf("error %v does not say %q", err, want)
 		}
 	}
+	if n := strings.Count(err.Error(), "belay:"); n != 1 || len(strings.Split(err.Error(), "\n")) != 4 {
+		t.Errorf("%v says %d times whose it is, in other than 4 lines", err, n)
+	}
+	if !errors.Is(err, node.ErrInvalidType) {
+		t.Errorf("%v is not ErrInvalidType", err)
+	}
 	if _, ok := r.NodeType("a", 1); !ok {
 		t.Error("a good type was left out")
 	}

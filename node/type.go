@@ -49,14 +49,37 @@ func (t Type) Contract() graph.NodeType { return t.contract }
 
 // Err is why the type cannot be registered: nil, or *TypeErrors, joined.
 func (t Type) Err() error {
-	errs := make([]error, len(t.problems))
+	errs := make(joined, len(t.problems))
 	for i, reason := range t.problems {
 		errs[i] = &TypeError{Name: t.contract.Name, Version: t.contract.Version, Reason: reason}
 	}
 	if t.prepare == nil && len(errs) == 0 {
 		return &TypeError{Reason: "it is the zero Type: make one with node.Of, node.Configured or node.Raw"}
 	}
-	return errors.Join(errs...)
+	return errs.err()
+}
+
+// joined are the errors of types, each on a line of its own after one prefix.
+type joined []error
+
+func (j joined) Error() string {
+	lines := make([]string, len(j))
+	for i, err := range j {
+		lines[i] = strings.TrimPrefix(err.Error(), "belay: ")
+	}
+	return "belay: " + strings.Join(lines, "\n\t")
+}
+
+func (j joined) Unwrap() []error { return j }
+
+func (j joined) err() error {
+	switch len(j) {
+	case 0:
+		return nil
+	case 1:
+		return j[0]
+	}
+	return j
 }
 
 func (t *Type) refuse(format string, args ...any) {
