@@ -155,6 +155,31 @@ func badEngine() map[string][]bad {
 		}, is, says}
 	}
 	ada := person{"Ada"}
+	// startWays are the cases of what every start refuses in the same way.
+	startWays := func(way func(w *world, e *belay.Engine, ref belay.GraphRef, input any, o belay.StartOptions) error) []bad {
+		one := func(name string, is error, says string, input any, o belay.StartOptions) bad {
+			return bad{name, func(w *world) error {
+				e, ref := w.engine()
+				return way(w, e, ref, input, o)
+			}, is, says}
+		}
+		return []bad{
+			one("no input", belay.ErrInvalidInput, "/name", nil, belay.StartOptions{}),
+			one("an input that is no JSON", belay.ErrInvalidInput, "func", func() {}, belay.StartOptions{}),
+			one("an oversized id", errArgument, "run id", ada, belay.StartOptions{ID: strings.Repeat("x", 256)}),
+			one("a taken id", belay.ErrConflict, "another id", ada, belay.StartOptions{ID: "r"}),
+			one("an oversized start key", errArgument, "start key", ada, belay.StartOptions{Key: strings.Repeat("x", 256)}),
+			one("a window without a key", errArgument, "set Key", ada, belay.StartOptions{Window: time.Hour}),
+			{"no graph", func(w *world) error {
+				e, _ := w.engine()
+				return way(w, e, belay.GraphRef{}, ada, belay.StartOptions{})
+			}, errArgument, "graph id"},
+			{"an unknown graph", func(w *world) error {
+				e, _ := w.engine()
+				return way(w, e, belay.GraphRef{ID: "none"}, ada, belay.StartOptions{})
+			}, belay.ErrNotFound, "publish"},
+		}
+	}
 	badConfigs := []bad{
 		{"nothing", func(*world) error { _, err := belay.New(belay.Config{}); return err }, belay.ErrInvalidConfig, "Backend is nil"},
 		{"bad node types", func(w *world) error {
@@ -190,6 +215,30 @@ func badEngine() map[string][]bad {
 			return err
 		}, errArgument, "context.Background()"}),
 
+		"lifecycle.Client.StartMany": append(client(func(w *world, ctx context.Context, c *belay.Client) error {
+			_, err := c.StartMany(ctx, w.compiled().Ref(), nil)
+			return err
+		}), startWays(func(w *world, e *belay.Engine, ref belay.GraphRef, input any, o belay.StartOptions) error {
+			started, err := e.StartMany(w.ctx, ref, []belay.NewRun{{Input: ada}, {Input: input, StartOptions: o}})
+			if err != nil {
+				return err
+			}
+			if started[0].Err != nil {
+				return started[0].Err
+			}
+			return started[1].Err
+		})...),
+		"lifecycle.Client.StartIn": append(append(client(func(w *world, ctx context.Context, c *belay.Client) error {
+			_, err := c.StartIn(ctx, memory.New(memory.Options{}), w.compiled().Ref(), ada, belay.StartOptions{})
+			return err
+		}), startWays(func(w *world, e *belay.Engine, ref belay.GraphRef, input any, o belay.StartOptions) error {
+			_, err := e.StartIn(w.ctx, w.store, ref, input, o)
+			return err
+		})...), bad{"no transaction", func(w *world) error {
+			e, ref := w.engine()
+			_, err := e.StartIn(w.ctx, nil, ref, ada, belay.StartOptions{})
+			return err
+		}, errArgument, "WithTx"}),
 		"lifecycle.Engine.Run": {
 			{"a nil context", func(w *world) error {
 				e, _ := w.engine()

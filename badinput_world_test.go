@@ -15,8 +15,9 @@ import (
 
 // world is what the calls with bad input are made on: everything else about them is right.
 type world struct {
-	t   testing.TB
-	ctx context.Context
+	t     testing.TB
+	ctx   context.Context
+	store *memory.Store // of the engine
 }
 
 func newWorld(t testing.TB) *world { return &world{t: t, ctx: t.Context()} }
@@ -81,8 +82,9 @@ func (w *world) settled(result run.Result) run.Proposal {
 // engine is an engine with the world's graph published, and the run "r" asking its question.
 func (w *world) engine() (*belay.Engine, belay.GraphRef) {
 	clock := lifecycle.NewVirtualClock(epoch)
+	w.store = memory.New(memory.Options{Now: clock.Now})
 	e := must[*belay.Engine](w)(belay.New(belay.Config{
-		Backend: memory.New(memory.Options{Now: clock.Now}), Nodes: w.nodes(), Clock: clock, Logger: quiet,
+		Backend: w.store, Nodes: w.nodes(), Clock: clock, Logger: quiet,
 	}))
 	ref := must[belay.GraphRef](w)(e.Publish(w.ctx, w.document()))
 	must[*belay.Run](w)(e.Start(w.ctx, ref, person{"Ada"}, belay.StartOptions{ID: "r"}))

@@ -33,6 +33,9 @@ type (
 	Run = lifecycle.Run
 	// StartOptions of one start.
 	StartOptions = lifecycle.StartOptions
+	// NewRun and Started are one run of StartMany, and what became of it.
+	NewRun  = lifecycle.NewRun
+	Started = lifecycle.Started
 	// DrainOptions narrows a drain.
 	DrainOptions = lifecycle.DrainOptions
 	// Drained counts what a drain did.
@@ -51,6 +54,8 @@ type (
 	Diagnostics = graph.Diagnostics
 	// PoisonedError says that a run is parked until RetryPoisoned frees it.
 	PoisonedError = lifecycle.PoisonedError
+	// AwaitError says that a context ended before the awaited run came to rest.
+	AwaitError = lifecycle.AwaitError
 	// ConfigError lists everything that is wrong with a Config.
 	ConfigError = lifecycle.ConfigError
 )

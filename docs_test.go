@@ -26,7 +26,6 @@ func TestEveryHazardHasATest(t *testing.T) {
 		"H21": "for the Postgres backend; migrations of a SQLite file are one transaction",
 		"H23": "for the Postgres backend",
 		"H24": "for the Postgres backend; a kill at every named point does it for SQLite",
-		"H32": "the conformance cases of F2 are this hazard",
 		"H35": "for the Postgres backend; a SQLite file has one writer",
 		"H36": "for the Postgres backend",
 	}

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,7 +9,7 @@ import (
 
 // Await waits until nothing more will happen to the run by itself: it is finished, or needs an
 // answer (returned without error), or is poisoned (returned with *PoisonedError). When ctx ends
-// first it returns the run as it was seen last, with an error that wraps ctx's.
+// first it returns the run as it was seen last, with an *AwaitError that wraps ctx's cause.
 func (c *Client) Await(ctx context.Context, id string) (*Run, error) {
 	if err := c.check(ctx); err != nil {
 		return nil, err
@@ -42,11 +41,11 @@ func (c *Client) Await(ctx context.Context, id string) (*Run, error) {
 }
 
 func awaitError(ctx context.Context, id string, last *Run) error {
-	status := "not seen yet"
+	err := &AwaitError{Run: id, Cause: context.Cause(ctx)}
 	if last != nil {
-		status = string(last.Status)
+		err.Status = last.Status
 	}
-	return fmt.Errorf("belay: run %s did not finish while it was awaited (%s), it goes on by itself: %w", id, status, context.Cause(ctx))
+	return err
 }
 
 const (

@@ -57,12 +57,16 @@ func (c *Client) Inspect(ctx context.Context, id string) (*Run, error) {
 	if err != nil {
 		return nil, absent(id, err)
 	}
+	return runOf(info), nil
+}
+
+func runOf(info backend.Info) *Run {
 	return &Run{
 		Document: info.Document, Owner: info.Owner,
 		Wake: info.Wake, ClaimedAt: info.ClaimedAt,
 		Attempts: info.Attempts, Abandons: info.Abandons,
 		Poison: info.Poison,
-	}, nil
+	}
 }
 
 // List reads a page of summaries, newest first. A corrupt document does not stop it.

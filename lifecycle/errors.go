@@ -8,6 +8,7 @@ import (
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/run"
 )
 
 // Why the context of a node ended; context.Cause tells which.
@@ -59,6 +60,27 @@ func (e *PoisonedError) Error() string {
 
 // Is makes errors.Is(err, ErrPoisoned) true.
 func (e *PoisonedError) Is(target error) bool { return target == ErrPoisoned }
+
+// AwaitError says that a context ended before the awaited run came to rest. The run goes on by
+// itself.
+type AwaitError struct {
+	Run string
+	// Status is the run's, as it was seen last; empty when it was not seen.
+	Status run.Status
+	// Cause is why the context ended.
+	Cause error
+}
+
+func (e *AwaitError) Error() string {
+	status := e.Status
+	if status == "" {
+		status = "not seen yet"
+	}
+	return fmt.Sprintf("belay: run %s did not come to rest while it was awaited (%s), it goes on by itself: %v", e.Run, status, e.Cause)
+}
+
+// Unwrap is the cause.
+func (e *AwaitError) Unwrap() error { return e.Cause }
 
 // checkContext refuses a nil context, which would panic somewhere below.
 func checkContext(ctx context.Context) error {

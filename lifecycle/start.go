@@ -58,22 +58,19 @@ func (c *Client) Publish(ctx context.Context, doc *graph.Document) (graph.Ref, e
 // run.ErrInvalidInput when the input does not fit the graph, backend.ErrNotFound when the graph is
 // not published, backend.ErrConflict when the id is taken. When its answer is lost
 // (the context ends, say), starting again with the same ID or Key is safe.
+//
+// While Run serves, has a free slot and found nothing else due, the run is stored as claimed by
+// this engine and begins at once. A crash is then as one after any other claim.
 func (c *Client) Start(ctx context.Context, ref graph.Ref, input any, opts StartOptions) (*Run, error) {
 	if err := c.check(ctx); err != nil {
 		return nil, err
 	}
-	if err := opts.validate(); err != nil {
-		return nil, err
-	}
-	if err := claim.CheckID("graph id", ref.ID); err != nil {
-		return nil, err
-	}
-	in, err := inputObject(input)
+	given, err := check(ref, input, opts)
 	if err != nil {
 		return nil, err
 	}
 	e := c.engine
-	ref, p, err := c.published(ctx, ref)
+	_, p, err := c.published(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -81,37 +78,83 @@ func (c *Client) Start(ctx context.Context, ref graph.Ref, input any, opts Start
 	if err != nil {
 		return nil, err
 	}
-	id := opts.ID
-	if id == "" {
-		id = e.ids.RunID()
-	}
-	proposal, err := p.machine.Init(run.Initial{Run: id, Input: in, StartAt: opts.At, Metadata: opts.Metadata}, now)
+	since := e.clock.Now()
+	init, err := c.initialize(p, given, now)
 	if err != nil {
 		return nil, err
 	}
-	init := backend.Initialization{
-		Proposal: proposal, CheckpointID: checkpoint.ID(e.ids.CheckpointID()),
-		Key: opts.Key, Window: opts.Window,
+	slot := e.reserve(c.owner, p, init.Proposal)
+	defer slot.giveUp()
+	if slot != nil {
+		init.Schedule = checkpoint.Schedule{Kind: checkpoint.Retain}
+		init.Claim = &backend.StartClaim{TTL: e.cfg.TTL}
 	}
+	var sent time.Time
 	var inserted backend.Inserted
 	err = e.retry(ctx, func() (err error) {
+		sent = e.clock.Now()
 		inserted, err = e.store.InsertRun(ctx, c.owner, init)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if inserted.Existing {
-		first, err := c.Inspect(ctx, inserted.Run)
-		if err != nil {
-			return nil, fmt.Errorf("belay: the start key is held by run %s, which cannot be read: %w", inserted.Run, err)
-		}
-		first.Existing = true
-		return first, nil
+	r, err := c.started(ctx, e.store, init, inserted)
+	if err != nil || inserted.Existing {
+		return r, err
 	}
-	e.observe(proposal.Document, proposal.Events)
-	e.becomesDue(proposal)
-	return &Run{Document: proposal.Document, Owner: c.owner, Wake: wakeOf(proposal)}, nil
+	e.observe(init.Document, init.Events)
+	if inserted.Lease != nil {
+		r.ClaimedAt, r.Attempts = now, 1
+		slot.use(*inserted.Lease, init.Document, instants{named: now, since: since}, sent)
+	} else {
+		e.becomesDue(init.Proposal)
+	}
+	return r, nil
+}
+
+// given is what a caller wants to start, checked as far as that goes without the graph.
+type given struct {
+	input value.Value
+	StartOptions
+}
+
+func check(ref graph.Ref, input any, opts StartOptions) (given, error) {
+	if err := opts.validate(); err != nil {
+		return given{}, err
+	}
+	if err := claim.CheckID("graph id", ref.ID); err != nil {
+		return given{}, err
+	}
+	in, err := inputObject(input)
+	return given{in, opts}, err
+}
+
+// initialize makes the first commit of a run.
+func (c *Client) initialize(p *program, g given, now time.Time) (backend.Initialization, error) {
+	id := g.ID
+	if id == "" {
+		id = c.engine.ids.RunID()
+	}
+	proposal, err := p.machine.Init(run.Initial{Run: id, Input: g.input, StartAt: g.At, Metadata: g.Metadata}, now)
+	if err != nil {
+		return backend.Initialization{}, err
+	}
+	return backend.Initialization{Proposal: proposal, CheckpointID: c.newCommit(), Key: g.Key, Window: g.Window}, nil
+}
+
+// started is the run of an insert, or the one that holds its start key.
+func (c *Client) started(ctx context.Context, from backend.Starter, init backend.Initialization, inserted backend.Inserted) (*Run, error) {
+	if !inserted.Existing {
+		return &Run{Document: init.Document, Owner: c.owner, Wake: wakeOf(init.Proposal)}, nil
+	}
+	info, err := from.InspectRun(ctx, backend.Of(c.owner), inserted.Run)
+	if err != nil {
+		return nil, fmt.Errorf("belay: the start key is held by run %s, which cannot be read: %w", inserted.Run, err)
+	}
+	first := runOf(info)
+	first.Existing = true
+	return first, nil
 }
 
 // published finds the version that a start names, and its program.

@@ -1,0 +1,70 @@
+package lifecycle
+
+import (
+	"slices"
+	"time"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/run"
+)
+
+// slot is one of Run's, kept for a run that is about to be started as claimed. A nil slot is none.
+type slot struct {
+	session *session
+	used    bool
+}
+
+// reserve takes a free slot for the start of a run that can begin here and now, unless it would be
+// taken from runs that are due already. It answers nil when the run is to be stored as due.
+func (e *Engine) reserve(owner backend.Owner, p *program, init run.Proposal) *slot {
+	s := e.serving.session.Load()
+	// How many claims an owner holds is counted by claims only.
+	if s == nil || !e.features.StartClaimed || e.cfg.OwnerCap > 0 || !s.admits(init.Document) || wakeOf(init).After(init.Now) {
+		return nil
+	}
+	if _, err := p.bind(e); err != nil {
+		return nil // somebody else can run it, perhaps
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.idle() || !s.short || s.again || s.stopping() || s.failure != nil || !s.mayClaim() {
+		return nil
+	}
+	s.active++
+	return &slot{session: s}
+}
+
+// admits reports whether the session's filter lets the run be driven here.
+func (s *session) admits(d *run.Document) bool {
+	return len(s.filter.Graphs) == 0 || slices.ContainsFunc(s.filter.Graphs, func(f claim.GraphFilter) bool {
+		return f.ID == d.Graph.ID && (f.Hash == "" || f.Hash == d.Graph.Hash)
+	})
+}
+
+// use drives the run that was started as claimed.
+func (t *slot) use(lease claim.Lease, d *run.Document, now instants, sent time.Time) {
+	s := t.session
+	t.used = true
+	v := newVehicle(s, lease, now, sent)
+	v.claimed = &backend.ClaimedDocument{Document: d}
+	s.engine.stats.claims.Add(1)
+	s.engine.beat.hold([]*vehicle{v})
+	s.engine.scheduler.Go(func() { s.work(v) })
+}
+
+// giveUp frees a slot that was not used.
+func (t *slot) giveUp() {
+	if t == nil || t.used {
+		return
+	}
+	s := t.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active--
+	if s.stopping() || s.failure != nil {
+		s.settleOver()
+		return
+	}
+	s.dispatcher.woken.Set()
+}
