@@ -150,11 +150,23 @@ func (h *heartbeat) tick() {
 		v.end(ErrClaimLost)
 	}
 	if due != nil {
-		h.refresh(due)
+		h.refreshOnce(due)
+	}
+}
+
+// refreshOnce refreshes, and is ready for the next time also when the backend panics: that fails
+// these refreshes, not the host's process.
+func (h *heartbeat) refreshOnce(due []*vehicle) {
+	defer func() {
+		if r := recover(); r != nil {
+			h.engine.log.LogAttrs(context.Background(), slog.LevelError, "belay: the backend panicked while it refreshed claims, they are tried again",
+				slog.String(keyError, panicText(r)))
+		}
 		h.mu.Lock()
 		h.refreshing = false
 		h.mu.Unlock()
-	}
+	}()
+	h.refresh(due)
 }
 
 // refresh asks the backend to confirm claims, all in one call where it can.

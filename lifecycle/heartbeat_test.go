@@ -203,3 +203,26 @@ func TestH2AndH15StolenAndCancelledRunsEndTheirNodesWithinOneHeartbeat(t *testin
 		})
 	}
 }
+
+func TestABackendThatPanicsInARefreshEndsTheClaimAndNotTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var causes []error
+		store := &faulty{Store: newMemory(nil), fail: func(op string, _ bool) error {
+			if op == "refresh" {
+				panic("boom")
+			}
+			return nil
+		}}
+		e := newEngine(t, store, options{MaxAttempts: 1}, act("work", func(ctx context.Context) error {
+			<-ctx.Done()
+			causes = append(causes, context.Cause(ctx))
+			return nil
+		}))
+		r := start(t, &e.Client, publish(t, &e.Client, single), nil, lifecycle.StartOptions{})
+		drain(t, e)
+		if len(causes) != 1 || !errors.Is(causes[0], lifecycle.ErrClaimLost) {
+			t.Errorf("the node's context ended with %v", causes)
+		}
+		wantStatus(t, inspect(t, &e.Client, r.ID), run.Running)
+	})
+}
