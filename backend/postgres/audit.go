@@ -182,16 +182,17 @@ func (a *audit) runs(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			events, err := a.events(ctx, tx, page)
+			if err != nil {
+				return err
+			}
+			defer events.rows.Close()
 			for i := range page {
-				var reading error
-				page[i].Events = func(each func(backend.StoredEvent) bool) { reading = a.events(ctx, tx, page[i].Run, each) }
+				page[i].Events = events.of(page[i].Run)
 				findings = append(findings, backend.AuditRun(page[i], a.p)...)
-				if reading != nil && !errors.Is(reading, errStop) {
-					return reading
-				}
 				last = page[i].Run
 			}
-			return nil
+			return events.err()
 		})
 		if err != nil {
 			return &failure{err}
@@ -229,20 +230,56 @@ func (a *audit) page(ctx context.Context, tx pgx.Tx, after string) (page []backe
 	return page, err
 }
 
-func (a *audit) events(ctx context.Context, tx pgx.Tx, id string, each func(backend.StoredEvent) bool) error {
-	return a.s.run(ctx, tx, stAuditEvents, func(r pgx.Rows) error {
-		var e backend.StoredEvent
-		var last *string
-		if err := scan(r, &e.Seq, &last, &e.Body); err != nil {
-			return err
-		}
-		e.CheckpointID = checkpoint.ID(deref(last))
-		if !each(e) {
-			return errStop
-		}
-		return nil
-	}, id)
+// auditEvents are those of a page's runs, one run after the other, read as they are looked at.
+type auditEvents struct {
+	rows    pgx.Rows
+	run     string
+	event   backend.StoredEvent
+	there   bool // a row is read and not yet looked at
+	reading error
 }
+
+func (a *audit) events(ctx context.Context, tx pgx.Tx, page []backend.StoredRun) (*auditEvents, error) {
+	text, err := a.s.text(stAuditEvents)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(page))
+	for i := range page {
+		ids[i] = page[i].Run
+	}
+	rows, err := tx.Query(ctx, text, ids)
+	if err != nil {
+		return nil, err
+	}
+	e := &auditEvents{rows: rows}
+	e.next()
+	return e, nil
+}
+
+func (e *auditEvents) next() {
+	var last *string
+	if e.there = e.reading == nil && e.rows.Next(); !e.there {
+		return
+	}
+	e.event = backend.StoredEvent{}
+	e.reading = e.rows.Scan(&e.run, &e.event.Seq, &last, &e.event.Body)
+	e.event.CheckpointID = checkpoint.ID(deref(last))
+	e.there = e.reading == nil
+}
+
+func (e *auditEvents) of(run string) iter.Seq[backend.StoredEvent] {
+	return func(yield func(backend.StoredEvent) bool) {
+		for e.there && e.run == run {
+			if !yield(e.event) {
+				return
+			}
+			e.next()
+		}
+	}
+}
+
+func (e *auditEvents) err() error { return errors.Join(e.reading, e.rows.Err()) }
 
 // Repair implements backend.Auditor. A dry run does the same and rolls it back.
 func (s *Store) Repair(ctx context.Context, f backend.Finding, dryRun bool) (bool, error) {

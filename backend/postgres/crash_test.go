@@ -188,7 +188,7 @@ func fill(t *testing.T, s *postgres.Store, runs int) {
 	for n := 0; n < runs; {
 		var ins []backend.Initialization
 		for ; n < runs && len(ins) < 500; n++ {
-			ins = append(ins, draft(fmt.Sprintf("run-%06d", n)))
+			ins = append(ins, draft(fmt.Sprintf("run-%06d", n), func(in *backend.Initialization) { in.Now = time.Time{} }))
 		}
 		for _, got := range s.InsertRuns(t.Context(), backend.Tenantless(), ins) {
 			if got.Err != nil {

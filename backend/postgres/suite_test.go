@@ -22,6 +22,7 @@ import (
 
 // TestConformance: the whole contract on one server.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	proptest.Conformance(t, opener(t, direct(t)), proptest.Options{})
 }
 
