@@ -21,7 +21,7 @@ const askConfigSchema = `{
     "schema": {"type": ["object", "boolean"], "description": "The JSON Schema of the answer, taken as it stands. Defaults to any answer."},
     "into": {"type": "string", "minLength": 1, "description": "The node's write name that receives the answer. Without it the answer is only kept with the interrupt."},
     "deadline": {"type": "string", "minLength": 1, "description": "When the default answers: how long after the task was first planned, as in 48h, or an instant. Defaults to never."},
-    "default": {"description": "The answer at the deadline. Any JSON; the strings in it may hold expressions. Defaults to null."}
+    "default": {"description": "The answer at the deadline, and refused without one. Any JSON; the strings in it may hold expressions. Defaults to null."}
   }
 }`
 

@@ -22,7 +22,7 @@ import (
 
 const execConfigSchema = `{
   "type": "object",
-  "description": "Runs a command. It inherits the environment of the process, and is told BELAY_RUN, BELAY_NODE, BELAY_ATTEMPT and BELAY_IDEMPOTENCY_KEY.",
+  "description": "Runs a command. It inherits the environment of the process, and is told BELAY_RUN, BELAY_NODE, BELAY_ATTEMPT and BELAY_IDEMPOTENCY_KEY. Another exit code than the listed ones is a retryable failure, whose details hold the code and the end of stderr; output over the limit is a permanent one. When the attempt's time is over, the command and all of its process group are ended.",
   "additionalProperties": false,
   "anyOf": [{"required": ["argv"]}, {"required": ["shell"]}],
   "properties": {
@@ -63,8 +63,9 @@ func execType() node.Type {
 	return newType(graph.NodeType{
 		Name: "exec", Version: 1, OpenReads: true, Config: value.Value(execConfigSchema),
 		Writes: map[string]graph.Port{
-			"stdout": {Schema: value.Value(`{"type":"string"}`)}, "stderr": {Schema: value.Value(`{"type":"string"}`)},
-			"exit_code": {Schema: value.Value(`{"type":"integer"}`)},
+			"stdout":    {Schema: value.Value(`{"type": "string", "description": "What it wrote to its standard output, in the encoding of the config."}`)},
+			"stderr":    {Schema: value.Value(`{"type": "string", "description": "What it wrote to its standard error, likewise."}`)},
+			"exit_code": {Schema: value.Value(`{"type": "integer", "description": "The exit code, one of ok_codes."}`)},
 		},
 	}, func(config value.Value, names scope, _ []string) (node.Func, error) {
 		e, err := newCommand(config, names)

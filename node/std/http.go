@@ -23,13 +23,13 @@ import (
 
 const httpConfigSchema = `{
   "type": "object",
-  "description": "Makes an HTTP request. The idempotency key of the task is sent as Idempotency-Key, unless the headers set one.",
+  "description": "Makes an HTTP request. The idempotency key of the task is sent as Idempotency-Key, unless the headers set one. A status that is not ok is a failure whose details hold the status and the beginning of the body: a retryable one for 429 and 5xx (no earlier than Retry-After says), a permanent one for any other. What fails on the way is retryable.",
   "additionalProperties": false,
   "required": ["url"],
   "properties": {
-    "method": {"type": "string", "pattern": "^[A-Z]+$", "default": "GET"},
+    "method": {"type": "string", "pattern": "^[A-Z]+$", "default": "GET", "description": "The method, in capitals."},
     "url": {"type": "string", "minLength": 1, "description": "An absolute http or https address. Values are put in as they are: escape them where they are made."},
-    "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+    "headers": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Headers by name, in addition. The values may hold expressions."},
     "body": {"description": "A text is sent as it is, anything else as JSON, with the Content-Type to fit unless the headers set one."},
     "ok_status": {
       "type": "array", "items": {"type": "integer", "minimum": 200, "maximum": 599}, "minItems": 1,
@@ -55,8 +55,9 @@ func httpType() node.Type {
 	return newType(graph.NodeType{
 		Name: "http", Version: 1, OpenReads: true, Config: value.Value(httpConfigSchema),
 		Writes: map[string]graph.Port{
-			"status": {Schema: value.Value(`{"type":"integer"}`)}, "body": {},
-			"headers": {Schema: value.Value(`{"type":"object"}`)},
+			"status":  {Schema: value.Value(`{"type": "integer", "description": "The status code, one that is ok."}`)},
+			"body":    {Schema: value.Value(`{"description": "The response's body, as the config's response says."}`)},
+			"headers": {Schema: value.Value(`{"type": "object", "description": "The response's headers by lower-case name; several values of one are joined by a comma and a space."}`)},
 		},
 	}, func(config value.Value, names scope, _ []string) (node.Func, error) {
 		r, err := newRequest(config, names)
