@@ -134,25 +134,29 @@ func TestSeveralOpenAFreshFileAtOnce(t *testing.T) {
 func TestALookAtTheLedgerIsOneSnapshot(t *testing.T) {
 	ctx := context.Background()
 	all := migrationsOf(t)
-	for range 20 {
-		path := freshFile(t)
-		must(t, create(path))
-		migrated := make(chan error, 1)
-		go func() {
-			c, err := dial(fileURI(path, "rw", nil))
-			if err == nil {
-				err = errors.Join(migrate(ctx, c, path, all, testClock, time.Minute), c.close())
-			}
-			migrated <- err
-		}()
+	patient := func(path string) *conn {
 		c, err := dial(fileURI(path, "rw", nil))
 		must(t, err)
 		must(t, c.run(ctx, "pragma busy_timeout = 60000"))
-		for version := int64(0); version == 0; {
-			version, err = readLedger(ctx, c, path, all)
+		return c
+	}
+	for range 20 {
+		path := freshFile(t)
+		must(t, create(path))
+		migrator, looker := patient(path), patient(path)
+		migrated := make(chan error, 1)
+		go func() { migrated <- migrate(ctx, migrator, path, all, testClock, time.Minute) }()
+		for done := false; !done; {
+			select {
+			case err := <-migrated:
+				must(t, err)
+				done = true
+			default:
+			}
+			_, err := readLedger(ctx, looker, path, all)
 			must(t, err)
 		}
-		must(t, errors.Join(<-migrated, c.close()))
+		must(t, errors.Join(migrator.close(), looker.close()))
 	}
 }
 
