@@ -13,6 +13,7 @@ import (
 	"github.com/belay-run/belay/backend/sqlite"
 	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/run"
+	"github.com/belay-run/belay/value"
 )
 
 // The exit codes.
@@ -79,6 +80,7 @@ var refusals = []error{
 	belay.ErrUnreadableGraph, belay.ErrInvalidInput, belay.ErrInvalidConfig, backend.ErrInvalidArgument,
 	backend.ErrNotFound, backend.ErrConflict, backend.ErrInactiveRun, backend.ErrUnsupported,
 	run.ErrNoInterrupt, run.ErrAlreadyResolved, run.ErrInvalidAnswer, sqlite.ErrBackupExists,
+	value.ErrTooLarge,
 }
 
 // exitCode of an error that did not bring its own.
