@@ -78,19 +78,31 @@ func (d Diagnostics) of(severity Severity) Diagnostics {
 }
 
 // reporter collects diagnostics; the severity of a code stands in the catalogue.
-type reporter struct{ list Diagnostics }
+type reporter struct {
+	list             Diagnostics
+	errors, warnings int // that were reported, listed or not
+}
 
-// maxDiagnostics bounds what one document can make a person read.
+// maxDiagnostics bounds what one document can make a person read: so many errors, and so many
+// warnings.
 const maxDiagnostics = 1000
 
 func (r *reporter) add(d Diagnostic) {
-	if len(r.list) > maxDiagnostics {
-		return
-	}
-	if len(r.list) == maxDiagnostics {
-		d = Diagnostic{Code: codeTooMany, Message: "There are more problems than are listed: correct these first."}
-	}
 	d.Severity = severityOf(d.Code)
+	count := &r.errors
+	if d.Severity == SeverityWarning {
+		count = &r.warnings
+	}
+	if *count++; *count > maxDiagnostics {
+		if *count > maxDiagnostics+1 {
+			return
+		}
+		// Warnings, however many, do not stop publication.
+		d.Code, d.Path, d.Message = codeTooMany, "", "There are more problems than are listed: correct these first."
+		if d.Severity == SeverityWarning {
+			d.Code, d.Message = codeTooManyWarnings, "There are more warnings than are listed: look at these first."
+		}
+	}
 	// A document made in Go may hold names that no text could.
 	d.Path, d.Message = strings.ToValidUTF8(d.Path, "\uFFFD"), strings.ToValidUTF8(d.Message, "\uFFFD")
 	r.list = append(r.list, d)

@@ -74,7 +74,7 @@ func describeDiagnostics(list Diagnostics) string {
 }
 
 func TestDiagnostics(t *testing.T) {
-	reported := map[string]bool{codeTooMany: true} // has a test of its own
+	reported := map[string]bool{codeTooMany: true, codeTooManyWarnings: true} // have tests of their own
 	datadriven.Walk(t, "testdata/diagnostics", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var list Diagnostics
@@ -131,7 +131,7 @@ func TestDiagnostics(t *testing.T) {
 		delete(reported, r.Code)
 	}
 	for code := range reported {
-		if code != codeTooMany {
+		if code != codeTooMany && code != codeTooManyWarnings {
 			t.Errorf("%s is reported but not in the catalogue", code)
 		}
 	}
@@ -163,6 +163,23 @@ func TestDiagnosticsAreBounded(t *testing.T) {
 	}
 	if list[0].Code != codeTooMany {
 		t.Fatalf("the first is %v", list[0])
+	}
+}
+
+func TestAnyNumberOfWarningsStopsNoPublication(t *testing.T) {
+	var nodes, edges strings.Builder
+	for i := range 2 * maxDiagnostics {
+		fmt.Fprintf(&nodes, "n%d: {use: noop}, ", i)
+		fmt.Fprintf(&edges, "e%d: {from: $start, to: n%d}, ", i, i)
+	}
+	text := "id: g\nnodes: {" + nodes.String() + "}\nedges: {" + edges.String() + "%s}"
+	list := found(fmt.Sprintf(text, ""), shop) // a dead end each
+	if len(list) != maxDiagnostics+1 || len(list.Errors()) != 0 || list[0].Code != codeTooManyWarnings {
+		t.Errorf("%d diagnostics, %d errors, the first %v", len(list), len(list.Errors()), list[0])
+	}
+	list = found(fmt.Sprintf(text, "bad: {from: n1, to: nowhere}"), shop)
+	if len(list.Errors()) != 1 || list[0].Code != codeUnknownEdgeTarget {
+		t.Errorf("an error beside them: %v", list.Errors())
 	}
 }
 

@@ -58,6 +58,7 @@ const (
 	codeAmbiguousWrite      = "ambiguous_write"
 	codeRequiredDefault     = "required_default"
 	codeTooMany             = "too_many_problems"
+	codeTooManyWarnings     = "too_many_warnings"
 	codeUncheckedConfig     = "unchecked_config"
 )
 
@@ -104,7 +105,8 @@ var rules = []Rule{
 	{codeRequiredDefault, SeverityWarning, "A required input has a default, which is never used.", "Remove required or the default."},
 	{codeStartInBarrier, SeverityError, "A barrier lists $start among its sources.", "Use an edge of its own from $start."},
 	{codeTimeoutAboveMaximum, SeverityError, "A node's timeout is above the maximum of its type.", "Lower the timeout."},
-	{codeTooMany, SeverityError, "The document has more problems than are listed.", "Correct those that are listed first."},
+	{codeTooMany, SeverityError, "The document has more errors than are listed.", "Correct those that are listed first."},
+	{codeTooManyWarnings, SeverityWarning, "The document has more warnings than are listed.", "Look at those that are listed first."},
 	{codeUnboundedCycle, SeverityWarning, "The graph has a cycle and no max_supersteps bounds it.", "Set policies.max_supersteps."},
 	{codeUncheckedConfig, SeverityWarning, "A node names an older contract version that its type still accepts; the config was not checked against that version.", "Name the newer version, or leave the version out."},
 	{codeUndeclaredRead, SeverityError, "A node reads a name that is neither an input nor a field.", "Declare it or read another."},
