@@ -63,6 +63,58 @@ var unfit = []struct {
 // T1: the order of a commit's answers.
 var commitOrderCases = []Case{
 	{
+		ID: "T1.every-end", Says: "wherever a commit leads, it changes neither the graph version nor the start of its run, nor a run of another scope",
+		run: func(r *rig) {
+			for _, e := range ends {
+				d := r.put(string(e))
+				l := r.take(d.ID, 0)
+				for name, edit := range map[string]func(d *run.Document){
+					"another graph version": func(d *run.Document) { d.Graph.Hash = strings.Repeat("0", 64) },
+					"another start":         func(d *run.Document) { d.StartedAt = d.StartedAt.Add(-tick) },
+				} {
+					p := edited(next(d, e, r.start, r.start), func(_ *run.Proposal, d *run.Document) { edit(d) })
+					r.untouched("a commit to "+string(e)+" with "+name, func() {
+						_, err := r.send(l, p)
+						r.refused("a commit to "+string(e)+" with "+name, err, backend.ErrInvalidCommit)
+					})
+				}
+				r.untouched("a commit to "+string(e)+" in another scope", func() {
+					_, err := r.store.Commit(r.ctx, backend.Of(acme), backend.Commit{Proposal: next(d, e, r.start, r.start), CheckpointID: r.commitID(), Token: l.Token})
+					r.refused("a commit to "+string(e)+" in another scope", err, backend.ErrNotFound)
+				})
+				r.commit(l, d, e, 0)
+				if e == toNow || e == toAt {
+					r.take(d.ID, 0) // so that it is not due for the next one
+				}
+			}
+		},
+	},
+	{
+		ID: "T4.every-end", Says: "wherever a commit leads, the fence wants the current token and the current sequence",
+		run: func(r *rig) {
+			for _, e := range ends {
+				first := r.put(string(e))
+				zombie := r.take(first.ID, 0)
+				batch := r.claim(r.policy(2 * ttl))
+				i := slices.IndexFunc(batch.Leases, func(l claim.Lease) bool { return l.Run == first.ID })
+				if i < 0 {
+					r.Fatalf("%s was not stolen after its TTL", first.ID)
+				}
+				thief := batch.Leases[i]
+				r.untouched("a commit of a zombie to "+string(e), func() {
+					_, err := r.send(zombie, next(first, e, r.at(2*ttl), r.at(2*ttl)))
+					r.refused("a commit of a zombie to "+string(e), err, checkpoint.ErrStaleFence)
+				})
+				second := r.commit(thief, first, toRetain, 2*ttl)
+				r.untouched("a commit of the holder at an older sequence to "+string(e), func() {
+					_, err := r.send(thief, next(first, e, r.at(2*ttl), r.at(2*ttl)))
+					r.refused("a commit of the holder at an older sequence to "+string(e), err, checkpoint.ErrStaleFence)
+				})
+				r.commit(thief, second, toDone, 2*ttl)
+			}
+		},
+	},
+	{
 		ID: "T1.shape", Says: "what no state of the run could accept is an invalid commit, before any lookup",
 		run: func(r *rig) {
 			d := r.put("a")

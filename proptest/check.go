@@ -1,8 +1,11 @@
 package proptest
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"testing"
 
 	"pgregory.net/rapid"
 
@@ -62,16 +65,43 @@ func Check(t T, open Opener, o Options) {
 	t.Helper()
 	o = o.withDefaults()
 	cov := newCoverage()
-	rapid.Check(TB(t), func(rt *rapid.T) {
-		m := newMachine(rt, open(rt), cov)
-		for range o.Rounds {
-			rt.Repeat(map[string]func(*rapid.T){"step": m.step})
-		}
-	})
+	rapid.Check(TB(t), func(rt *rapid.T) { oneHistory(rt, open, o, cov) })
 	o.log(t, cov.String())
 	if starved := cov.starved(offered(open, t), corners); cov.total() >= enough && len(starved) > 0 {
 		t.Errorf("%d actions met none of these: %s", cov.total(), strings.Join(starved, "; "))
 	}
+}
+
+// oneHistory makes one random history.
+func oneHistory(rt *rapid.T, open Opener, o Options, cov *coverage) {
+	rt.Helper()
+	m := newMachine(rt, open(rt), cov)
+	for range o.Rounds {
+		rt.Repeat(map[string]func(*rapid.T){"step": m.step})
+	}
+}
+
+// fuzzSeeds are how many histories a fuzz test begins with, fuzzBytes how many bytes each draws from.
+const (
+	fuzzSeeds = 4
+	fuzzBytes = 64 << 10
+)
+
+// Fuzz is Check as a native fuzz test: the fuzzer makes the bytes that histories are drawn from, and
+// keeps those that reach new code of the store.
+//
+//	func FuzzStore(f *testing.F) { proptest.Fuzz(f, open, proptest.Options{}) }
+func Fuzz(f *testing.F, open Opener, o Options) {
+	f.Helper()
+	o = o.withDefaults()
+	for seed := range uint64(fuzzSeeds) {
+		random, drawn := rand.New(rand.NewPCG(seed, 0)), make([]byte, 0, fuzzBytes)
+		for len(drawn) < fuzzBytes {
+			drawn = binary.LittleEndian.AppendUint64(drawn, random.Uint64())
+		}
+		f.Add(drawn)
+	}
+	f.Fuzz(rapid.MakeFuzz(func(rt *rapid.T) { oneHistory(rt, open, o, newCoverage()) }))
 }
 
 // offered lists the actions that a store's features allow.

@@ -9,3 +9,5 @@ import (
 func TestMemoryKeepsToTheModel(t *testing.T) {
 	proptest.Check(t, open, proptest.Options{})
 }
+
+func FuzzMemory(f *testing.F) { proptest.Fuzz(f, open, proptest.Options{}) }

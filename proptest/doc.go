@@ -56,8 +56,20 @@
 // corners it met, and fails when an action or a corner was starved. RAPID_CHECKS and
 // RAPID_STEPS say how many histories there are and how long they get.
 //
+// # Interleave
+//
+// [Interleave] is for a store that can stop between the steps of an operation: its operations become
+// coroutines that take turns, as rapid draws, and then in every order that a small scope has. What
+// was answered must be explained by one order of the calls, in which the model answers the
+// same. A failure tells where each call stood.
+//
+// # Linearizable
+//
+// [Linearizable] lets goroutines call one store, and looks for such an order of the calls on each run. A
+// failing history is drawn as a page.
+//
 // # Without a test
 //
-// The kit needs no test framework: [Attempt] makes a [T] and says whether what it ran
-// passed.
+// The kit needs no test framework: [Verify] runs all of it and reports, and [Attempt] makes a
+// [T] and says whether what it ran passed. With one, [Fuzz] makes a native fuzz test of Check.
 package proptest
