@@ -266,6 +266,9 @@ func (f foreign) NodeType(name string, version int) (graph.NodeType, bool) {
 	return t, true
 }
 
+// Manifest lists what a misspelled name may have meant.
+func (f foreign) Manifest() *graph.Manifest { return f.manifest }
+
 // sameConfig tells a built-in type from another one of its name.
 func sameConfig(a, b graph.NodeType) bool {
 	x, errX := value.Canonical(a.Config)
