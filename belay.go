@@ -44,6 +44,8 @@ type (
 	Stats = lifecycle.Stats
 	// Health is how a running engine fares.
 	Health = lifecycle.Health
+	// Retention says which finished runs go.
+	Retention = lifecycle.Retention
 	// Abandon is a run that was handed back because it cannot begin here.
 	Abandon = lifecycle.Abandon
 	// Graph is a graph document, as ReadGraph reads it or a program builds it.

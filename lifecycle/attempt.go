@@ -37,7 +37,6 @@ func (v *vehicle) execute() bool {
 		attempts[i].begin(v, &v.plan.Execute[i])
 	}
 	own := v.goroutine
-	attempts[0].goroutine = own
 	v.mu.Lock()
 	cause := v.cause
 	if cause == nil {
@@ -45,17 +44,28 @@ func (v *vehicle) execute() bool {
 	}
 	v.mu.Unlock()
 	if cause != nil {
-		for i := range attempts {
-			attempts[i].stopDeadline()
-		}
 		v.leave(cause)
 		return false
 	}
 
-	for i := 1; i < len(attempts); i++ {
-		v.launch(&attempts[i])
+	var first *attempt
+	for i := range attempts {
+		a := &attempts[i]
+		switch {
+		case !v.engine.limits.enter(a): // it waits for others of its type
+		case first == nil:
+			first = a
+		default:
+			v.launch(a)
+		}
 	}
-	if !attempts[0].run() {
+	if first == nil {
+		return false
+	}
+	v.mu.Lock()
+	first.goroutine = own
+	v.mu.Unlock()
+	if !first.run() {
 		return false
 	}
 	v.goroutine = own
@@ -75,7 +85,7 @@ func (v *vehicle) launch(a *attempt) {
 	})
 }
 
-// begin sets the attempt's deadline and says what its node is told.
+// begin says what the node is told.
 func (a *attempt) begin(v *vehicle, act *run.Activation) {
 	a.vehicle, a.activation, a.ctx, a.timeout = v, act, v.ctx, act.Node.Timeout
 	a.call = node.Call{
@@ -97,26 +107,24 @@ func (a *attempt) begin(v *vehicle, act *run.Activation) {
 	if a.timeout == 0 {
 		a.timeout = v.engine.cfg.MaxNodeTimeout
 	}
-	if a.timeout > 0 {
+}
+
+// run calls the node, and reports whether it was the last of its superstep: the caller then holds
+// the baton. The time that the node may take begins here.
+func (a *attempt) run() (last bool) {
+	if v := a.vehicle; a.timeout > 0 {
 		a.call.Deadline = v.now().Add(a.timeout)
 		a.deadline = v.engine.withDeadline(v.ctx, a.timeout, a.timedOut())
 		a.ctx = a.deadline.ctx
 		a.stopTimer = v.engine.clock.AfterFunc(a.timeout, a.expire)
+		defer func() {
+			a.stopTimer()
+			a.deadline.cancel()
+		}()
 	}
-}
-
-// run calls the node, and reports whether it was the last of its superstep: the caller then holds
-// the baton.
-func (a *attempt) run() (last bool) {
 	result, err := a.vehicle.nodes.Run(a.ctx, &a.call)
+	a.vehicle.engine.limits.leave(a.activation.Node.Use)
 	return a.finish(result, err != nil)
-}
-
-func (a *attempt) stopDeadline() {
-	if a.timeout > 0 {
-		a.stopTimer()
-		a.deadline.cancel()
-	}
 }
 
 func (a *attempt) timedOut() *TimeoutError {
@@ -149,7 +157,6 @@ func (a *attempt) finish(result run.Result, cut bool) (last bool) {
 		last = v.takes(a, result, cut)
 	}
 	v.mu.Unlock()
-	a.stopDeadline()
 	if late {
 		v.engine.stats.lateResults.Add(1)
 		v.say(slog.LevelInfo, "belay: a node returned after its attempt had ended, what it returned is dropped",

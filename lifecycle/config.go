@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,6 +53,12 @@ type Config struct {
 
 	// Concurrency is how many runs Run, or one Drain, drives at once. Defaults to 10.
 	Concurrency int
+	// NodeLimits bounds, by the name of a node type, how many nodes of it this engine executes at once.
+	// A run whose node waits for its turn keeps its place among Concurrency; a node's timeout begins
+	// with its turn.
+	NodeLimits map[string]int
+	// Retention, when not nil, lets Run delete finished runs. It needs a backend with feature X7.
+	Retention *Retention
 	// CommitBudget is how many commits in a row one claim may make before the run goes
 	// back to the queue, so that long runs do not keep short ones waiting. Defaults to 100.
 	CommitBudget int
@@ -137,6 +145,13 @@ func (c Config) withDefaults() Config {
 	orInt(&c.MaxAbandons, 20)
 	orInt(&c.Concurrency, 10)
 	orInt(&c.CommitBudget, 100)
+	if c.Retention != nil {
+		r := *c.Retention // the caller's stays as it is
+		orDuration(&r.Every, time.Hour)
+		orDuration(&r.Pause, 100*time.Millisecond)
+		orInt(&r.Batch, 100)
+		c.Retention = &r
+	}
 	c.Limits = c.Limits.WithDefaults()
 	return c
 }
@@ -220,6 +235,20 @@ func (c Config) validateClaiming(say func(format string, args ...any)) {
 	}
 	if len(c.Graphs) > 0 && !features.ClaimFilter {
 		say("Graphs needs a backend that filters claims (feature X4): leave it out, or use another backend")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.NodeLimits)) {
+		if n := c.NodeLimits[name]; n < 1 {
+			say("NodeLimits[%q] is %d: use 1 or more, or leave the type out", name, n)
+		}
+		if c.Nodes == nil {
+			continue
+		}
+		if _, ok := c.Nodes.NodeType(name, 0); !ok {
+			say("NodeLimits names %q, which Nodes does not hold: correct the name, or add the type", name)
+		}
+	}
+	if r := c.Retention; r != nil {
+		r.validate(features, say)
 	}
 	policy := claim.Policy{Limit: 1, MaxAttempts: 1, Filter: claim.Filter{Graphs: c.Graphs}}
 	if err := policy.Validate(); err != nil {

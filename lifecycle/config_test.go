@@ -6,10 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/backend/memory"
 	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/lifecycle"
 	"github.com/belay-run/belay/node"
+	"github.com/belay-run/belay/run"
 	"github.com/belay-run/belay/value"
 )
 
@@ -46,6 +48,18 @@ func TestNewExplainsEveryProblemAtOnce(t *testing.T) {
 		},
 		{"negative limits", func(c *lifecycle.Config) { c.Limits = value.Limits{Document: -1, EventPayload: -1, Value: -1} }, []string{"Limits.Document is", "Limits.EventPayload is", "Limits.Value is"}},
 		{"a value that fits no document", func(c *lifecycle.Config) { c.Limits = value.Limits{Document: 10, Value: 20} }, []string{"Limits.Value (20) is above Limits.Document (10)"}},
+		{
+			"limits that do not hold", func(c *lifecycle.Config) { c.OwnerCap, c.NodeLimits = -1, map[string]int{"none": 0} },
+			[]string{"OwnerCap is -1", `NodeLimits["none"] is 0`, `NodeLimits names "none"`},
+		},
+		{"features that the backend lacks", func(c *lifecycle.Config) {
+			c.Backend = without(newMemory(nil), func(f *backend.Features) { *f = backend.Features{} })
+			c.OwnerCap, c.Graphs, c.Retention = 1, []claim.GraphFilter{{ID: "g"}}, &lifecycle.Retention{After: time.Hour}
+		}, []string{"OwnerCap needs", "Graphs needs", "Retention needs"}},
+		{"a filter by no graph", func(c *lifecycle.Config) { c.Graphs = []claim.GraphFilter{{}} }, []string{"Graphs cannot be claimed by"}},
+		{"a retention of nothing", func(c *lifecycle.Config) {
+			c.Retention = &lifecycle.Retention{Every: -1, Batch: -1, Statuses: []run.Status{run.Running}}
+		}, []string{"Retention.After is", "Retention.Every is", "Retention.Batch is", "Retention.Statuses holds"}},
 		{"an unknown fairness", func(c *lifecycle.Config) { c.Fairness = claim.Interleave + 1 }, []string{"Fairness is"}},
 		{
 			"the registry's errors and others",

@@ -17,6 +17,7 @@
 //     ended: *TimeoutError, ErrClaimLost, ErrRunCancelled or ErrShutdown;
 //   - the committer sends the commits of a session's vehicles: alone while the backend keeps up,
 //     together when they come faster, each with its own fence and its own answer;
+//   - the limits let a node of a limited type wait for its turn, without a goroutine;
 //   - the heartbeat refreshes every claim the engine holds, and gives up one that it could
 //     not refresh, before anybody else may take it.
 //

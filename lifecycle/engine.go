@@ -25,6 +25,7 @@ type Engine struct {
 	graphs  *graphs
 	beat    *heartbeat
 	watch   *watch
+	limits  *limits
 	serving serving
 	stats   counters
 	trouble atomic.Int32 // failures before execution in a row, over all runs
@@ -50,6 +51,7 @@ func New(cfg Config) (*Engine, error) {
 	e.Client = Client{engine: e, owner: backend.Tenantless()}
 	e.beat = newHeartbeat(e)
 	e.watch = newWatch(e)
+	e.limits = newLimits(cfg.NodeLimits)
 	return e, nil
 }
 

@@ -44,6 +44,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	stop := context.AfterFunc(s.ctx, s.stop)
 	defer stop()
+	if r := e.cfg.Retention; r != nil {
+		e.scheduler.Go(func() { e.retain(s.ctx, *r) })
+	}
 	s.dispatcher.run()
 	s.over.Wait()
 	s.close()

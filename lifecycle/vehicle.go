@@ -166,6 +166,9 @@ func (v *vehicle) end(cause error) {
 	v.mu.Unlock()
 	v.cancel(cause)
 	if executing {
+		if v.engine.limits.cut(attempts) {
+			v.engine.scheduler.Go(func() { v.session.carryOn(v) })
+		}
 		v.engine.clock.AfterFunc(v.engine.cfg.NodeGrace, func() {
 			for i := range attempts {
 				attempts[i].giveUp()
