@@ -4,10 +4,10 @@ FUZZTIME ?= 30s
 CHECKS  ?= 5000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-kit test-deep lint bench fuzz generate
+.PHONY: help setup test test-kit test-deep test-postgres-versions lint bench fuzz generate
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what tests and linters need and is missing
 	@tools/setup
@@ -24,6 +24,9 @@ test-kit: ## the property kit on every backend and on the mutants, without the r
 
 test-deep: ## test everything with CHECKS random cases a property instead of 100
 	RAPID_CHECKS=$(CHECKS) $(GO) test -race -count=1 -timeout 4h ./...
+
+test-postgres-versions: ## test the PostgreSQL backend on the oldest and the newest supported major
+	@tools/test-postgres-versions
 
 lint: bin/staticcheck ## check format, vet, staticcheck and the import rules
 	@unformatted="$$(bin/gofumpt -l .)"; \

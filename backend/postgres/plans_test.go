@@ -55,7 +55,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		stRunList: {"starts_key"}, stRunListOfOwner: {"starts_of_owner"}, stPruneRuns: {"runs_finished"},
 	}
 	for st, text := range s.texts {
-		if st == stPruneGraphsLock || st == stSchemaDescribe {
+		if st == stPruneGraphsLock || st == stSchemaDescribe || strings.HasPrefix(string(st), "audit_") { // an audit looks at everything
 			continue
 		}
 		described, err := conn.Conn().PgConn().Prepare(t.Context(), string(st), text, nil)
