@@ -144,3 +144,45 @@ func withDatabase(t *testing.T, dsn, database string) string {
 	u.Path = "/" + database
 	return u.String()
 }
+
+// TestNotificationsAreCoalesced (H36): many commits at once are told by few notifications, none of
+// them in a commit: no more than one for each pause between two.
+func TestNotificationsAreCoalesced(t *testing.T) {
+	pool := testPool(t)
+	s := testStore(t, pool, Options{})
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), "listen "+channel); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	for range 10_000 {
+		s.wake()
+	}
+	// What the store sends last is told after everything before it.
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	most := int(time.Since(begun)/notifyPause) + 2
+	if _, err := pool.Exec(t.Context(), "select pg_notify($1::text, 'end')", channel); err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; ; {
+		got, err := conn.Conn().WaitForNotification(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Payload == s.opts.Schema {
+			n++
+		}
+		if got.Payload == "end" {
+			if n > most {
+				t.Errorf("10000 wakes were told by %d notifications, at most %d are due", n, most)
+			}
+			return
+		}
+	}
+}

@@ -44,7 +44,7 @@ create table :"schema".runs (
   constraint poison_pair check ((poisoned_at is null) = (poison_reason is null)),
   constraint shape check (num_nonnulls(wake_at, claim_token, poisoned_at) = (status = 'running')::integer),
   constraint finished check ((finished_at is not null) = (status in ('done', 'failed', 'cancelled')))
-);
+) with (fillfactor = 70);
 create index runs_ready on :"schema".runs (wake_at, id) where wake_at is not null;
 create index runs_owner_ready on :"schema".runs (owner, wake_at, id) where wake_at is not null;
 create index runs_claimed on :"schema".runs (claimed_at, id) where claimed_at is not null;
