@@ -99,6 +99,8 @@ var shapeCases = []Case{
 			r.put("c")
 			r.take("c", 3*time.Second+ttl)
 			r.bring("d", toDone)
+			e := r.put("e")
+			r.commit(r.take("e", 4*time.Second+ttl), e, toNow, 5*time.Second+ttl)
 			for _, s := range r.look().Runs {
 				i := r.inspect(s.Run)
 				r.same("the summary of "+s.Run, s, backend.Summary{
