@@ -39,7 +39,8 @@ type Options struct {
 	// Defaults to 1s. See Store.MutateRun.
 	MutateTimeout time.Duration
 	// CheckpointPages is the size, in pages of 4 KiB, at which the write-ahead log is
-	// copied into the file. Defaults to 4000 (16 MiB).
+	// copied into the file. At four times that size the store's own readers are kept out
+	// for a moment, so that the log can begin anew. Defaults to 4000 (16 MiB).
 	CheckpointPages int
 
 	// CreateDirectory creates the file's directory (and its parents), mode 0700, when it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/belay-run/belay/backend"
 )
@@ -40,6 +41,29 @@ func (p *readers) use(ctx context.Context, fn func(*conn) error) error {
 	err = fn(c)
 	p.put(c, err)
 	return err
+}
+
+// keepOut waits for the readers to leave and lets none in before release is called. held is
+// false, and nobody is kept out, when one stays longer than patience.
+func (p *readers) keepOut(patience time.Duration) (release func(), held bool) {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	taken := 0
+	release = func() {
+		for range taken {
+			<-p.places
+		}
+	}
+	for taken < cap(p.places) {
+		select {
+		case p.places <- struct{}{}:
+			taken++
+		case <-late.C:
+			release()
+			return nil, false
+		}
+	}
+	return release, true
 }
 
 // snapshot lends a connection on which every statement of fn sees the same state.

@@ -92,7 +92,8 @@ func (s *Store) connect(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, s.readers.close(), w.close())
 	}
-	s.writer = startWriter(w, s.opts, s.common.hub.broadcast, func() error { return inPlace(s.key, opened) })
+	s.writer = startWriter(w, s.opts, s.common.hub.broadcast,
+		func() error { return inPlace(s.key, opened) }, newWAL(s.key, s.opts.CheckpointPages, s.readers))
 	return nil
 }
 

@@ -38,6 +38,7 @@ type writer struct {
 	maxGroup int
 	wake     func()
 	inPlace  func() error // fails when the file is no longer the one under its name
+	wal      *wal
 
 	mu      sync.Mutex
 	queue   []*operation
@@ -47,9 +48,9 @@ type writer struct {
 	ended   chan struct{}
 }
 
-func startWriter(c *conn, opts Options, wake func(), inPlace func() error) *writer {
+func startWriter(c *conn, opts Options, wake func(), inPlace func() error, log *wal) *writer {
 	w := &writer{
-		conn: c, timeout: opts.BusyTimeout, maxGroup: opts.MaxGroup, wake: wake, inPlace: inPlace,
+		conn: c, timeout: opts.BusyTimeout, maxGroup: opts.MaxGroup, wake: wake, inPlace: inPlace, wal: log,
 		arrived: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go w.loop()
@@ -161,6 +162,7 @@ func (w *writer) loop() {
 			continue // whoever could wait no longer has been told
 		}
 		w.group()
+		w.wal.keep(w.conn)
 	}
 }
 
