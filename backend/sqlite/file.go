@@ -58,10 +58,25 @@ func prepareFile(path string, opts Options) error {
 	return create(path)
 }
 
+// createDirectory makes a directory and its parents, and flushes the entries that lead to it:
+// without them a file that survives a power loss could not be found.
+func createDirectory(dir string) error {
+	above := filepath.Dir(dir)
+	if _, err := os.Stat(above); errors.Is(err, fs.ErrNotExist) && above != dir {
+		if err := createDirectory(above); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncPath(above)
+}
+
 func prepareDirectory(path, dir string, opts Options) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) && opts.CreateDirectory {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := createDirectory(dir); err != nil {
 			return cannotAccess(path, err)
 		}
 		info, err = os.Stat(dir)
