@@ -55,7 +55,7 @@ directory, unless --db or the environment variable BELAY_DB name another place.`
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(err, "see: "+cmd.CommandPath()+" --help")
 	})
-	root.AddCommand(newRunCommand(t), newRunsCommand(t), newGraphCommand(t),
+	root.AddCommand(newRunCommand(t), newWorkerCommand(t), newRunsCommand(t), newGraphCommand(t),
 		newPruneCommand(t), newFsckCommand(t), newBackupCommand(t))
 	root.AddCommand(newVerifyCommand(t))
 	return exits(root)
