@@ -1,4 +1,5 @@
-module github.com/belay-run/belay/examples/kv
+// A path outside of belay's, so that Go itself refuses the packages that are internal to belay.
+module example.com/kv
 
 go 1.26.0
 
