@@ -164,7 +164,7 @@ func (c *Cluster) create(extra []string) error {
 
 // run runs one of the server's programs as the cluster's user.
 func (c *Cluster) run(program string, args ...string) error {
-	log, err := os.CreateTemp(folder(), "belay-pg-out-")
+	log, err := os.CreateTemp(c.dir, "out-")
 	if err != nil {
 		return err
 	}
