@@ -20,7 +20,11 @@ func openYielding(t proptest.T, yield func(string)) proptest.Opened {
 
 func TestMemoryIsRightInEveryInterleaving(t *testing.T) {
 	var said strings.Builder
-	proptest.Interleave(t, openYielding, proptest.Options{Depth: 2, Log: func(text string) { writef(&said, "%s", text) }})
+	depth := 2
+	if raceDetector {
+		depth = 1 // turns are taken one at a time: there is nothing to race
+	}
+	proptest.Interleave(t, openYielding, proptest.Options{Depth: depth, Log: func(text string) { writef(&said, "%s", text) }})
 	t.Logf("%s", said.String())
 	if !strings.Contains(said.String(), "states visited") {
 		t.Error("it does not say how many states were visited")
@@ -97,7 +101,11 @@ func TestInterleaveFindsRaces(t *testing.T) {
 				t.Errorf("%s, with %s draws: the history does not show it:\n%s", race.name, checks, text.String())
 			}
 		}
-		setFlags(t, map[string]string{"rapid.checks": "20"})
+		sequential := "20"
+		if raceDetector {
+			sequential = "3"
+		}
+		setFlags(t, map[string]string{"rapid.checks": sequential})
 		if !proptest.Attempt("one after the other", nil, func(t proptest.T) { proptest.Check(t, plain, quiet) }) {
 			t.Errorf("%s: a history of calls one after the other shows it as well", race.name)
 		}
