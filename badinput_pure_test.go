@@ -1,6 +1,7 @@
 package belay_test
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"time"
@@ -34,6 +35,17 @@ func badPure() map[string][]bad {
 		}
 		return s.Validate(value.Value(text))
 	}
+	misfits := func(text string) error {
+		s, err := value.CompileSchema(value.Value(`{"properties":{"n":{"type":"integer"},"m":{"type":"string"}}}`), nil)
+		if err != nil {
+			return err
+		}
+		var all []error
+		for _, m := range s.Misfits(value.Value(text)) {
+			all = append(all, m)
+		}
+		return errors.Join(all...)
+	}
 	cases := map[string][]bad{
 		"value.Canonical": texts(func(raw []byte) error { _, err := value.Canonical(raw); return err }),
 		"value.Parse":     append(texts(func(raw []byte) error { _, err := value.Parse(raw); return err }), reserved),
@@ -57,6 +69,11 @@ func badPure() map[string][]bad {
 			{"a misfit", func(*world) error { return misfit(`{"n":"x"}`) }, value.ErrInvalid, "/n"},
 			{"half a value", func(*world) error { return misfit(`{"n":`) }, value.ErrInvalid, ""},
 			{"nothing", func(*world) error { return misfit("") }, value.ErrInvalid, ""},
+		},
+		"value.Schema.Misfits": {
+			{"two misfits", func(*world) error { return misfits(`{"n":"x","m":1}`) }, value.ErrInvalid, "/n"},
+			{"half a value", func(*world) error { return misfits(`{"n":`) }, value.ErrInvalid, ""},
+			{"nothing", func(*world) error { return misfits("") }, value.ErrInvalid, ""},
 		},
 
 		"claim.CheckID": ids("run id", claim.ErrInvalidArgument, func(_ *world, id string) error { return claim.CheckID("run id", id) }),

@@ -11,6 +11,7 @@ package belay
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -100,7 +101,13 @@ func New(cfg Config) (*Engine, error) { return lifecycle.New(cfg) }
 // JSON otherwise. It does not publish it. What is wrong with the document is in the
 // Diagnostics the error wraps.
 func ReadGraph(path string) (*Graph, error) {
-	raw, err := os.ReadFile(path)
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadableGraph, err)
+	}
+	defer file.Close()
+	// One byte more than a graph may have, so that the parser sees that it is too large.
+	raw, err := io.ReadAll(io.LimitReader(file, graph.MaxDocument+1))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadableGraph, err)
 	}

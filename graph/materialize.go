@@ -83,8 +83,10 @@ func (c *compiler) materializeConfig(path string, n *Node, t NodeType) {
 		c.fromValue(codeInvalidConfig, where, err)
 		return
 	}
-	if err := schema.Validate(config); err != nil {
-		c.fromValue(codeInvalidConfig, where, err)
+	if misfits := schema.Misfits(config); len(misfits) > 0 {
+		for _, m := range misfits {
+			c.fromValue(codeInvalidConfig, where, m)
+		}
 		return
 	}
 	n.Config = config

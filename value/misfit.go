@@ -27,12 +27,12 @@ type explanation struct {
 	data   any // what was validated
 }
 
-// firstMisfit is the first of a failed validation's misfits: an unknown property before
-// anything else, since it is often what another misfit misses, then in path order. The
+// errors lists a failed validation's misfits, never none and each once: unknown properties
+// before anything else, since one is often what another misfit misses, then in path order. The
 // validator lists them in map order.
-func (x explanation) firstMisfit(invalid *jsonschema.ValidationError) *Error {
+func (x explanation) errors(invalid *jsonschema.ValidationError) []*Error {
 	all := x.misfits(invalid)
-	first := slices.MinFunc(all, func(a, b misfit) int {
+	slices.SortFunc(all, func(a, b misfit) int {
 		if a.unknown != b.unknown {
 			if a.unknown {
 				return -1
@@ -44,11 +44,18 @@ func (x explanation) firstMisfit(invalid *jsonschema.ValidationError) *Error {
 		}
 		return strings.Compare(a.reason, b.reason)
 	})
-	var path jsontext.Pointer
-	for _, token := range first.tokens {
-		path = path.AppendToken(token)
+	out := make([]*Error, 0, len(all))
+	for _, m := range all {
+		var path jsontext.Pointer
+		for _, token := range m.tokens {
+			path = path.AppendToken(token)
+		}
+		e := &Error{Path: string(path), Reason: m.reason}
+		if n := len(out); n == 0 || out[n-1].Path != e.Path || out[n-1].Reason != e.Reason {
+			out = append(out, e)
+		}
 	}
-	return &Error{Path: string(path), Reason: first.reason}
+	return out
 }
 
 // compareTokens orders array indexes as numbers.
@@ -93,10 +100,14 @@ func (x explanation) misfits(e *jsonschema.ValidationError) []misfit {
 			here.reason = "give only one of " + strings.Join(names, ", ")
 		}
 	case *kind.AdditionalProperties:
-		name := slices.Min(k.Properties)
-		here.tokens = append(slices.Clone(here.tokens), name)
-		here.unknown = true
-		here.reason = fmt.Sprintf("there is no property %s here: %s", strconv.Quote(cut(name)), x.instead(e))
+		all := make([]misfit, len(k.Properties))
+		for i, name := range k.Properties {
+			all[i] = misfit{
+				tokens: append(slices.Clone(here.tokens), name), unknown: true,
+				reason: fmt.Sprintf("there is no property %s here: %s", strconv.Quote(cut(name)), x.instead(e)),
+			}
+		}
+		return all
 	case *kind.PropertyNames:
 		// The validator's place of this one is overwritten while it goes on.
 		here.tokens, _ = holder(x.data, len(e.InstanceLocation), k.Property)

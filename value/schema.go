@@ -81,12 +81,24 @@ func (s *Schema) Raw() Value {
 // their size; one with more than 1000 digits is refused. The error repeats nothing
 // of v but names.
 func (s *Schema) Validate(v Value) error {
+	if misfits := s.Misfits(v); len(misfits) > 0 {
+		return misfits[0]
+	}
+	return nil
+}
+
+// Misfits lists everywhere that v does not fit, in Validate's order; empty when it fits.
+func (s *Schema) Misfits(v Value) []*Error {
 	if v == nil {
-		return &Error{Reason: "there is no value"}
+		return []*Error{{Reason: "there is no value"}}
 	}
 	data, err := decode(v, exactNumber)
 	if err != nil {
-		return err
+		var bad *Error
+		if !errors.As(err, &bad) {
+			bad = &Error{Reason: err.Error()}
+		}
+		return []*Error{bad}
 	}
 	err = s.compiled.Validate(data)
 	if err == nil {
@@ -94,9 +106,9 @@ func (s *Schema) Validate(v Value) error {
 	}
 	var invalid *jsonschema.ValidationError
 	if !errors.As(err, &invalid) {
-		return &Error{Reason: err.Error()}
+		return []*Error{{Reason: err.Error()}}
 	}
-	return explanation{schema: s.document, data: data}.firstMisfit(invalid)
+	return explanation{schema: s.document, data: data}.errors(invalid)
 }
 
 // noLoader refuses every reference that leaves the schema.
@@ -260,7 +272,7 @@ func compileError(document any, err error) *Error {
 	)
 	switch {
 	case errors.As(err, &invalid) && errors.As(invalid.Err, &misfits):
-		at := explanation{data: document}.firstMisfit(misfits)
+		at := explanation{data: document}.errors(misfits)[0]
 		return &Error{Path: fragment(invalid.URL) + at.Path, Reason: "not a JSON Schema: " + at.Reason}
 	case errors.As(err, &regex):
 		return &Error{Path: fragment(regex.URL), Reason: fmt.Sprintf("not a regular expression: %v", regex.Err)}

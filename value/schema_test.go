@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -130,6 +131,24 @@ func manyProperties(n int) string {
 		properties[i] = fmt.Sprintf(`"p%02d":true`, i)
 	}
 	return strings.Join(properties, ",")
+}
+
+func TestEveryMisfitIsListed(t *testing.T) {
+	s, err := value.CompileSchema(value.Value(`{"type":"object","additionalProperties":false,"required":["a"],
+		"properties":{"a":{"type":"string"},"b":{"type":"integer"},"c":{"type":"array","items":{"type":"integer"}}}}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range s.Misfits(value.Value(`{"b":"x","c":[1,"two",3,"four"],"y":1,"z":2}`)) {
+		got = append(got, m.Path)
+	}
+	if want := []string{"/y", "/z", "", "/b", "/c/1", "/c/3"}; !slices.Equal(got, want) {
+		t.Errorf("misfits at %q, want %q", got, want)
+	}
+	if misfits := s.Misfits(value.Value(`{"a":"x"}`)); len(misfits) > 0 {
+		t.Errorf("a value that fits has misfits: %v", misfits)
+	}
 }
 
 func TestTheFirstMisfitIsAlwaysTheSame(t *testing.T) {

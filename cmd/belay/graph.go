@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +43,7 @@ alone are success.`,
 			if err != nil {
 				return err
 			}
-			raw, err := os.ReadFile(args[0])
+			raw, err := readDocument(args[0])
 			if err != nil {
 				return usage(err, "name a graph document, as in: belay graph check order.yaml")
 			}
@@ -223,6 +224,17 @@ func newGraphDiagram(t *terminal, nodes *string) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&format, "format", "mermaid", "mermaid or dot")
 	return exits(cmd)
+}
+
+// readDocument reads as much of a file as a graph may have, and a byte more, so that one that is
+// too large is seen to be.
+func readDocument(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, graph.MaxDocument+1))
 }
 
 // isYAML is how belay.ReadGraph tells YAML from JSON.

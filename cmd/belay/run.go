@@ -47,6 +47,8 @@ last sign of life. --steal does not wait, and is only for a process of this host
 			resuming := cmd.Flags().Changed("resume")
 			hint := "as in: belay run --resume RUN"
 			switch {
+			case cmd.Flags().Changed("id") && opts.id == "":
+				return usage(errors.New("--id is empty"), "give the run an id, or leave --id out for a new one")
 			case !resuming && opts.steal:
 				return usage(errors.New("--steal takes over a run that is resumed"), hint+" --steal")
 			case !resuming:
