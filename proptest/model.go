@@ -30,9 +30,10 @@ type modelRun struct {
 	events     []run.Event
 	kind       checkpoint.Type
 	checkpoint checkpoint.ID
-	// first is the checkpoint id of the insert, commits are those of every commit so far.
+	// first is the checkpoint id of the insert, commits are those of every commit so far,
+	// with the sequence that each made.
 	first   checkpoint.ID
-	commits map[checkpoint.ID]bool
+	commits map[checkpoint.ID]int64
 
 	wake      time.Time
 	token     claim.Token
@@ -129,7 +130,7 @@ func (m *model) insert(owner backend.Owner, in backend.Initialization) string {
 	}
 	r := &modelRun{
 		owner: owner, document: d, events: slices.Clone(in.Events), kind: in.Type,
-		checkpoint: in.CheckpointID, first: in.CheckpointID, commits: map[checkpoint.ID]bool{in.CheckpointID: true},
+		checkpoint: in.CheckpointID, first: in.CheckpointID, commits: map[checkpoint.ID]int64{in.CheckpointID: in.Document.Seq},
 	}
 	switch in.Schedule.Kind {
 	case checkpoint.ReleaseNow:
@@ -186,7 +187,7 @@ func (r *modelRun) contradicts(events []run.Event) bool {
 // apply is the effect of a commit or a mutation.
 func (r *modelRun) apply(p run.Proposal, id checkpoint.ID) {
 	r.document, r.kind, r.checkpoint = p.Document, p.Type, id
-	r.commits[id] = true
+	r.commits[id] = p.Document.Seq
 	for _, e := range p.Events {
 		if !slices.ContainsFunc(r.events, func(stored run.Event) bool { return stored.Seq == e.Seq }) {
 			r.events = append(r.events, e)
@@ -223,7 +224,7 @@ func (m *model) mutate(scope backend.Scope, id string, commit checkpoint.ID, pro
 	if r == nil {
 		return "not found", false
 	}
-	if r.commits[commit] {
+	if _, stored := r.commits[commit]; stored {
 		return "replayed", false
 	}
 	if fails != nil {
