@@ -85,6 +85,14 @@ func (h *heartbeat) confirm(v *vehicle, sent time.Time) {
 	}
 }
 
+// overdue reports whether a claim was not confirmed for so long that somebody else may soon have
+// it: a process that was frozen must not begin a node when it goes on.
+func (h *heartbeat) overdue(v *vehicle) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.engine.clock.Now().Sub(v.confirmed) >= h.giveUpAge()
+}
+
 // each calls f for every held claim.
 func (h *heartbeat) each(f func(*vehicle)) {
 	h.mu.Lock()

@@ -226,3 +226,29 @@ func TestABackendThatPanicsInARefreshEndsTheClaimAndNotTheProcess(t *testing.T) 
 		wantStatus(t, inspect(t, &e.Client, r.ID), run.Running)
 	})
 }
+
+// A claim whose answer comes late, or whose process was frozen before it began, is as good as
+// another's.
+func TestNothingBeginsUnderAClaimThatIsTooOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl = time.Minute
+		late := true
+		store := &faulty{Store: newMemory(nil), fail: func(op string, after bool) error {
+			if op == "claim" && after && late {
+				late = false
+				time.Sleep(ttl * 11 / 12)
+			}
+			return nil
+		}}
+		var launches atomic.Int64
+		e := newEngine(t, store, options{TTL: ttl}, act("work", func(context.Context) error { launches.Add(1); return nil }))
+		r := start(t, &e.Client, publish(t, &e.Client, single), nil, lifecycle.StartOptions{})
+		drain(t, e)
+		if s := e.Stats(); launches.Load() != 0 || s.LostClaims != 1 {
+			t.Errorf("%d launches, %+v", launches.Load(), s)
+		}
+		time.Sleep(ttl)
+		drain(t, e)
+		wantStatus(t, inspect(t, &e.Client, r.ID), run.Done)
+	})
+}

@@ -137,10 +137,8 @@ func (s *session) next() *vehicle {
 		if free == 1 {
 			s.prefer = other(prefer)
 		}
-		s.mu.Unlock()
 		limit := min(free, claimLimit)
-		vehicles, poisoned, err := s.claim(limit, prefer)
-		s.mu.Lock()
+		vehicles, poisoned, err := s.claimUnlocked(limit, prefer)
 		s.claiming = false
 		if err != nil {
 			s.cannotClaim(err)
@@ -166,6 +164,13 @@ func (s *session) next() *vehicle {
 			own = vehicles[0]
 		}
 	}
+}
+
+// claimUnlocked claims without the lock, which the caller holds before and after.
+func (s *session) claimUnlocked(limit int, prefer claim.Class) (vehicles []*vehicle, poisoned int, err error) {
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	return s.claim(limit, prefer)
 }
 
 // mayClaim reports whether claiming is not held back for now. The caller holds the lock.

@@ -133,6 +133,10 @@ func (v *vehicle) advance() {
 				v.release(claim.ReleasePolicy{Refund: true})
 				return
 			}
+			if v.engine.beat.overdue(v) {
+				v.lost("the claim was not refreshed in time, nothing is begun under it")
+				return
+			}
 			v.plan = plan
 			if !v.execute() || !v.settle() {
 				return
