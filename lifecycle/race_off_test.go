@@ -4,3 +4,6 @@ package lifecycle_test
 
 // snoozes is how often a run is made to snooze.
 const snoozes = 100_000
+
+// inFlightBytes is how much memory a run in flight may take; the race detector needs much itself.
+const inFlightBytes = 20 << 10
