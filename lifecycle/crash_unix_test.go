@@ -223,7 +223,7 @@ func TestRunsSurviveProcessesThatAreKilledAndFrozen(t *testing.T) {
 		runs := make([]lifecycle.NewRun, crashRuns/len(crashGraphs))
 		for i := range runs {
 			runs[i].ID = fmt.Sprintf("%s-%d", ref.ID, i)
-			runs[i].At = began.Add(time.Duration(i) * 100 * time.Millisecond) // so that it lasts, on any machine
+			runs[i].At = began.Add(time.Duration(i) * 80 * time.Millisecond) // so that it lasts, on any machine
 			want[runs[i].ID] = g.nodes
 		}
 		started, err := e.StartMany(t.Context(), ref, runs)

@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	simSeeds = flag.Int("sim.seeds", 60, "how many fleets are simulated")
+	simSeeds = flag.Int("sim.seeds", 40, "how many fleets are simulated")
 	simSeed  = flag.Uint64("sim.seed", 0, "simulate this one, and print its story")
 )
 
