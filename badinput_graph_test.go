@@ -262,6 +262,12 @@ func badRun() map[string][]bad {
 			}, run.ErrFormat, "99"},
 		},
 		"run.Event.Valid": event(func(e run.Event) error { return e.Valid() }),
+		"run.CheckDocumentSize": {{"one byte over the limit", func(w *world) error {
+			return run.CheckDocumentSize(w.initial().Document, len(encoded(w))-1)
+		}, value.ErrTooLarge, "keep large data elsewhere"}},
+		"run.CheckEventSize": {{"an event over the limit", func(w *world) error {
+			return run.CheckEventSize(&w.initial().Events[0], 10)
+		}, value.ErrTooLarge, "keep large data elsewhere"}},
 		"run.EncodeEvent": event(func(e run.Event) error { _, err := run.EncodeEvent(e); return err }),
 		"run.AppendEvent": event(func(e run.Event) error { _, err := run.AppendEvent(nil, &e); return err }),
 		"run.DecodeEvent": {

@@ -248,7 +248,7 @@ func checkContent(kind error, p run.Proposal, limits value.Limits) (run.Proposal
 	if err := cmp.Or(claim.CheckID("graph id", p.Document.Graph.ID), claim.CheckID("graph hash", p.Document.Graph.Hash)); err != nil {
 		return p, refuse(kind, "%v", err)
 	}
-	if err := checkDocumentSize(p.Document, limits); err != nil {
+	if err := run.CheckDocumentSize(p.Document, limits.Document); err != nil {
 		return p, fmt.Errorf("%w: %w", kind, err)
 	}
 	events, err := checkEvents(kind, p.Document.ID, p.Events, limits)

@@ -86,7 +86,7 @@ func checkEvents(kind error, id string, events []run.Event, limits value.Limits)
 		if !validTexts(e) {
 			return nil, refuse(kind, "event %d holds text that is not UTF-8", e.Seq)
 		}
-		if err := checkEventSize(e, limits); err != nil {
+		if err := run.CheckEventSize(e, limits.EventPayload); err != nil {
 			return nil, fmt.Errorf("%w: event %d: %w", kind, e.Seq, err)
 		}
 		ordered = ordered && (i == 0 || events[i-1].Seq < e.Seq)

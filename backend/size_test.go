@@ -79,20 +79,23 @@ func drawDocument(t *rapid.T) *run.Document {
 	}
 }
 
-func TestTheBoundOfADocumentIsNotBelowItsEncodedSize(t *testing.T) {
+func TestNoDocumentOverItsLimitPasses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDocument(t)
 		raw, err := run.Encode(d)
 		if err != nil {
 			t.Fatalf("encoding: %v", err)
 		}
-		if bound := documentBound(d); bound < len(raw) {
-			t.Errorf("the bound is %d, encoded it has %d bytes", bound, len(raw))
+		if err := run.CheckDocumentSize(d, len(raw)); err != nil {
+			t.Errorf("at its limit: %v", err)
+		}
+		if err := run.CheckDocumentSize(d, len(raw)-1); !errors.Is(err, value.ErrTooLarge) {
+			t.Errorf("of %d bytes, a byte over its limit: %v", len(raw), err)
 		}
 	})
 }
 
-func TestTheBoundOfAnEventIsNotBelowItsEncodedSize(t *testing.T) {
+func TestNoEventOverItsLimitPasses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := run.Event{
 			Run: "r" + awkward.Draw(t, "run"), Seq: 1 << 62, Type: run.EventCheckpointCommitted, At: drawTime.Draw(t, "at").Add(time.Microsecond), Step: 1 << 62,
@@ -105,8 +108,11 @@ func TestTheBoundOfAnEventIsNotBelowItsEncodedSize(t *testing.T) {
 		if err != nil {
 			t.Fatalf("encoding: %v", err)
 		}
-		if bound := eventBound(&e); bound < len(raw) {
-			t.Errorf("the bound is %d, encoded it has %d bytes", bound, len(raw))
+		if err := run.CheckEventSize(&e, len(raw)); err != nil {
+			t.Errorf("at its limit: %v", err)
+		}
+		if err := run.CheckEventSize(&e, len(raw)-1); !errors.Is(err, value.ErrTooLarge) {
+			t.Errorf("of %d bytes, a byte over its limit: %v", len(raw), err)
 		}
 	})
 }
@@ -128,11 +134,11 @@ func TestSizesAreLimitedToTheByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, room := range []int{-1, 0, 1} {
-		err := checkDocumentSize(d, value.Limits{Document: len(raw) + room})
+		err := run.CheckDocumentSize(d, len(raw)+room)
 		if tooLarge := errors.Is(err, value.ErrTooLarge); tooLarge != (room < 0) {
 			t.Errorf("a document of %d bytes under a limit of %d answered %v", len(raw), len(raw)+room, err)
 		}
-		err = checkEventSize(&e, value.Limits{EventPayload: len(event) + room})
+		err = run.CheckEventSize(&e, len(event)+room)
 		if tooLarge := errors.Is(err, value.ErrTooLarge); tooLarge != (room < 0) {
 			t.Errorf("an event of %d bytes under a limit of %d answered %v", len(event), len(event)+room, err)
 		}

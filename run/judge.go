@@ -98,7 +98,7 @@ func (s *superstep) fitsFact(v *verdict) error {
 	// Sequence and time take no more room than these.
 	e := Event{Run: s.from.ID, Seq: s.from.EventSeq + int64(len(s.verdicts)) + 1, At: s.now, Step: s.from.Step}
 	v.tell(&e)
-	return s.machine.fitsEvent(&e)
+	return CheckEventSize(&e, s.machine.limits.EventPayload)
 }
 
 // park is the task as it stands after this attempt: only a failure counts.

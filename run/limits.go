@@ -25,34 +25,41 @@ func headroom(limit int) int { return min(8<<10, limit/8) }
 // fits checks a proposal's sizes: its events, and its document against limit.
 func (m *Machine) fits(p Proposal, limit int) error {
 	for i := range p.Events {
-		if err := m.fitsEvent(&p.Events[i]); err != nil {
+		if err := CheckEventSize(&p.Events[i], m.limits.EventPayload); err != nil {
 			return err
 		}
 	}
-	if atMost.document(p.Document) <= limit {
+	return CheckDocumentSize(p.Document, limit)
+}
+
+// CheckDocumentSize refuses a document that is larger than limit, in bytes, as Encode writes
+// it: value.ErrTooLarge. A document that is far from the limit is not encoded to know it.
+func CheckDocumentSize(d *Document, limit int) error {
+	if atMost.document(d) <= limit {
 		return nil
 	}
-	raw, err := Encode(p.Document)
+	raw, err := Encode(d)
 	if err != nil {
 		return err
 	}
 	return value.Check("document", len(raw), limit)
 }
 
-// fitsGoing is fits for a document that is not terminal.
-func (m *Machine) fitsGoing(p Proposal) error {
-	return m.fits(p, m.limits.Document-headroom(m.limits.Document))
-}
-
-func (m *Machine) fitsEvent(e *Event) error {
-	if atMost.event(e) <= m.limits.EventPayload {
+// CheckEventSize is CheckDocumentSize for an event, as EncodeEvent writes it.
+func CheckEventSize(e *Event, limit int) error {
+	if atMost.event(e) <= limit {
 		return nil
 	}
 	raw, err := EncodeEvent(*e)
 	if err != nil {
 		return err
 	}
-	return value.Check("event payload", len(raw), m.limits.EventPayload)
+	return value.Check("event payload", len(raw), limit)
+}
+
+// fitsGoing is fits for a document that is not terminal.
+func (m *Machine) fitsGoing(p Proposal) error {
+	return m.fits(p, m.limits.Document-headroom(m.limits.Document))
 }
 
 // oversized is the failure that a proposal over a limit becomes.
