@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
@@ -95,19 +96,42 @@ func encodeMembers(v any) (map[string]value.Value, error) {
 	if err != nil {
 		return nil, pathed(err)
 	}
-	var members map[string]jsontext.Value
-	if err := json.Unmarshal(raw, &members); err != nil {
-		return nil, pathed(err)
-	}
-	if len(members) == 0 {
+	if string(raw) == "{}" {
 		return nil, nil
 	}
-	return canonicalMembers(members)
+	return split(raw)
+}
+
+// split gives an object's members, each canonical.
+func split(raw jsontext.Value) (map[string]value.Value, error) {
+	if raw.Kind() != '{' {
+		return nil, &value.Error{Reason: "it is not an object"}
+	}
+	members := make(map[string]value.Value)
+	tokens := jsontext.NewDecoder(bytes.NewBuffer(raw))
+	if _, err := tokens.ReadToken(); err != nil {
+		return nil, pathed(err)
+	}
+	for tokens.PeekKind() != '}' {
+		token, err := tokens.ReadToken()
+		if err != nil {
+			return nil, pathed(err)
+		}
+		name := token.String() // before the next read, which reuses its bytes
+		member, err := tokens.ReadValue()
+		if err != nil {
+			return nil, pathed(err)
+		}
+		if members[name], err = value.Parse(member); err != nil {
+			return nil, prefixed(jsontext.Pointer("").AppendToken(name), err)
+		}
+	}
+	return members, nil
 }
 
 // canonicalMembers canonicalizes each member of an update. A member without bytes is
 // refused: absent and null are different answers, and neither may be guessed.
-func canonicalMembers[V ~[]byte](members map[string]V) (map[string]value.Value, error) {
+func canonicalMembers(members map[string]value.Value) (map[string]value.Value, error) {
 	out := make(map[string]value.Value, len(members))
 	names := make([]string, 0, len(members))
 	for name := range members {
