@@ -263,6 +263,9 @@ var noBadInput = map[string]string{
 	"run.Document.Value":     "nil for a name that is not there",
 	"run.Snooze":             "an instant in the past means due at once, also the zero one; node.Snooze refuses that",
 
+	"backend.VersionPage":   "cuts what a store found; the query is checked by CheckGraphQuery",
+	"backend.LatestVersion": "passes on what GraphVersions answered",
+
 	"node.FromContext":       "says whether the context is a node's",
 	"node.IdempotencyKey":    "empty outside a node",
 	"node.Now":               "outside a node it is the system's time",

@@ -104,3 +104,29 @@ type GraphPage struct {
 	Next     GraphCursor // the last version's position; the given cursor when the page is empty
 	HasMore  bool
 }
+
+// VersionPage is the page that q asks for, made of what a store found for it: the versions in
+// their order, and one more than the limit when there are more (clause G3).
+func VersionPage(q GraphQuery, found []GraphVersion) GraphPage {
+	page := GraphPage{Versions: found, Next: q.Before}
+	if page.HasMore = len(found) > q.Limit; page.HasMore {
+		page.Versions = found[:q.Limit:q.Limit]
+	}
+	if n := len(page.Versions); n > 0 {
+		last := page.Versions[n-1]
+		page.Next = GraphCursor{PublishedAt: last.PublishedAt, Hash: last.Ref.Hash}
+	}
+	return page
+}
+
+// LatestVersion is what LatestGraph answers, given what GraphVersions does for a limit of 1
+// (clause G3).
+func LatestVersion(page GraphPage, err error) (GraphVersion, error) {
+	switch {
+	case err != nil:
+		return GraphVersion{}, err
+	case len(page.Versions) == 0:
+		return GraphVersion{}, ErrNotFound
+	}
+	return page.Versions[0], nil
+}

@@ -147,14 +147,7 @@ func (s *Store) FetchGraph(ctx context.Context, id backend.Owner, ref graph.Ref)
 
 // LatestGraph is the newest version (clause G3).
 func (s *Store) LatestGraph(ctx context.Context, id backend.Owner, graphID string) (backend.GraphVersion, error) {
-	page, err := s.GraphVersions(ctx, id, graphID, backend.GraphQuery{Limit: 1})
-	if err != nil {
-		return backend.GraphVersion{}, err
-	}
-	if len(page.Versions) == 0 {
-		return backend.GraphVersion{}, backend.ErrNotFound
-	}
-	return page.Versions[0], nil
+	return backend.LatestVersion(s.GraphVersions(ctx, id, graphID, backend.GraphQuery{Limit: 1}))
 }
 
 // GraphVersions lists versions, newest first (clause G3).
@@ -168,10 +161,9 @@ func (s *Store) GraphVersions(ctx context.Context, id backend.Owner, graphID str
 	}
 	s.graphs.mu.RLock()
 	defer s.graphs.mu.RUnlock()
-	page := backend.GraphPage{Next: q.Before}
 	o := s.graphs.owners[id]
 	if o == nil {
-		return page, nil
+		return backend.VersionPage(q, nil), nil
 	}
 	versions := o.graphs[graphID]
 	if q.Before != (backend.GraphCursor{}) {
@@ -182,10 +174,9 @@ func (s *Store) GraphVersions(ctx context.Context, id backend.Owner, graphID str
 		}
 		versions = versions[i:]
 	}
-	page.HasMore = len(versions) > q.Limit
-	for _, v := range versions[:min(q.Limit, len(versions))] {
-		page.Versions = append(page.Versions, backend.GraphVersion{Ref: v.ref, PublishedAt: v.at})
-		page.Next = backend.GraphCursor{PublishedAt: v.at, Hash: v.ref.Hash}
+	var found []backend.GraphVersion
+	for _, v := range versions[:min(q.Limit+1, len(versions))] {
+		found = append(found, backend.GraphVersion{Ref: v.ref, PublishedAt: v.at})
 	}
-	return page, nil
+	return backend.VersionPage(q, found), nil
 }

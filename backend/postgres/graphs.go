@@ -73,14 +73,7 @@ func (v view) FetchGraph(ctx context.Context, owner backend.Owner, ref graph.Ref
 }
 
 func (v view) LatestGraph(ctx context.Context, owner backend.Owner, id string) (backend.GraphVersion, error) {
-	page, err := v.GraphVersions(ctx, owner, id, backend.GraphQuery{Limit: 1})
-	if err == nil && len(page.Versions) == 0 {
-		err = backend.ErrNotFound
-	}
-	if err != nil {
-		return backend.GraphVersion{}, err
-	}
-	return page.Versions[0], nil
+	return backend.LatestVersion(v.GraphVersions(ctx, owner, id, backend.GraphQuery{Limit: 1}))
 }
 
 func (v view) GraphVersions(ctx context.Context, owner backend.Owner, id string, q backend.GraphQuery) (backend.GraphPage, error) {
@@ -89,25 +82,19 @@ func (v view) GraphVersions(ctx context.Context, owner backend.Owner, id string,
 		return backend.GraphPage{}, err
 	}
 	at, hash := position(q.Before.PublishedAt, q.Before.Hash)
-	var page backend.GraphPage
-	begin := func() { page = backend.GraphPage{Next: q.Before} }
+	var found []backend.GraphVersion
+	begin := func() { found = nil }
 	err = v.s.each(ctx, v, "list graph versions", stGraphList, begin, func(r pgx.Rows) error {
 		var hash string
 		var published time.Time
 		if err := scan(r, &hash, &published); err != nil {
 			return err
 		}
-		if len(page.Versions) == q.Limit {
-			page.HasMore = true
-			return nil
-		}
-		version := backend.GraphVersion{Ref: graph.Ref{ID: id, Hash: hash}, PublishedAt: published.UTC()}
-		page.Versions = append(page.Versions, version)
-		page.Next = backend.GraphCursor{PublishedAt: version.PublishedAt, Hash: hash}
+		found = append(found, backend.GraphVersion{Ref: graph.Ref{ID: id, Hash: hash}, PublishedAt: published.UTC()})
 		return nil
 	}, tenantOf(owner), id, at, hash, int64(q.Limit+1))
 	if err != nil {
 		return backend.GraphPage{}, err
 	}
-	return page, nil
+	return backend.VersionPage(q, found), nil
 }

@@ -63,14 +63,7 @@ func (v view) FetchGraph(ctx context.Context, owner backend.Owner, ref graph.Ref
 }
 
 func (v view) LatestGraph(ctx context.Context, owner backend.Owner, id string) (backend.GraphVersion, error) {
-	page, err := v.GraphVersions(ctx, owner, id, backend.GraphQuery{Limit: 1})
-	if err == nil && len(page.Versions) == 0 {
-		err = backend.ErrNotFound
-	}
-	if err != nil {
-		return backend.GraphVersion{}, err
-	}
-	return page.Versions[0], nil
+	return backend.LatestVersion(v.GraphVersions(ctx, owner, id, backend.GraphQuery{Limit: 1}))
 }
 
 func (v view) GraphVersions(ctx context.Context, owner backend.Owner, id string, q backend.GraphQuery) (backend.GraphPage, error) {
@@ -79,21 +72,15 @@ func (v view) GraphVersions(ctx context.Context, owner backend.Owner, id string,
 		return backend.GraphPage{}, err
 	}
 	at, hash := position(q.Before.PublishedAt, q.Before.Hash)
-	page := backend.GraphPage{Next: q.Before}
+	var found []backend.GraphVersion
 	err = v.read(ctx, func(db session) error {
 		return db.query(ctx, stGraphList, func(r row) error {
-			if len(page.Versions) == q.Limit {
-				page.HasMore = true
-				return errStop
-			}
-			version := backend.GraphVersion{Ref: graph.Ref{ID: id, Hash: r.text(0)}, PublishedAt: r.instant(1)}
-			page.Versions = append(page.Versions, version)
-			page.Next = backend.GraphCursor{PublishedAt: version.PublishedAt, Hash: version.Ref.Hash}
+			found = append(found, backend.GraphVersion{Ref: graph.Ref{ID: id, Hash: r.text(0)}, PublishedAt: r.instant(1)})
 			return nil
 		}, tenantOf(owner), id, at, hash, int64(q.Limit+1))
 	})
 	if err != nil {
 		return backend.GraphPage{}, fail("list graph versions", err, false)
 	}
-	return page, nil
+	return backend.VersionPage(q, found), nil
 }
