@@ -266,6 +266,9 @@ var noBadInput = map[string]string{
 	"backend.VersionPage":   "cuts what a store found; the query is checked by CheckGraphQuery",
 	"backend.LatestVersion": "passes on what GraphVersions answered",
 
+	"node.Chain":             "a nil middleware fails every attempt, since there is none yet to refuse",
+	"node.Outcome":           "any error comes to something",
+	"node.Prepared.Wrap":     "a nil middleware fails every attempt, since there is none yet to refuse",
 	"node.FromContext":       "says whether the context is a node's",
 	"node.IdempotencyKey":    "empty outside a node",
 	"node.Now":               "outside a node it is the system's time",

@@ -13,6 +13,13 @@ type Call struct {
 	// Run, Node, Task and AttemptID name the attempt. A task is one activation of a node
 	// (run:step:node); its attempts are task:1, task:2 and so on.
 	Run, Node, Task, AttemptID string
+	// Use and Version name the node type that the graph asks for. Middleware tells nodes apart by it.
+	Use     string
+	Version int
+	// Tenant owns the run; empty for a run of no tenant.
+	Tenant string
+	// Metadata is what the run was given at its start. It is no part of the state.
+	Metadata map[string]string
 	// Attempt is the number of recorded failures of the task, plus one. An attempt whose
 	// process died, or that was snoozed, is not a failure.
 	Attempt int
