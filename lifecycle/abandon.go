@@ -57,17 +57,26 @@ func (v *vehicle) refuseDocument(err error) {
 
 func (v *vehicle) refuseGraph(err error) {
 	var incompatible *node.IncompatibleError
-	switch {
-	case errors.As(err, &incompatible):
+	if errors.As(err, &incompatible) {
 		v.abandon(incompatible.Reasons, err)
-	case errors.Is(err, graph.ErrIncompatible):
-		v.abandon(reason(CodeUndecodableGraph, err), err)
-	case errors.Is(err, backend.ErrCorruptGraph), errors.Is(err, graph.ErrDigest):
-		v.abandon(reason(CodeCorruptGraph, err), err)
-	case errors.Is(err, backend.ErrNotFound):
-		v.abandon(reason(CodeMissingGraph, err), err)
-	default:
+	} else if code := graphCode(err); code != "" {
+		v.abandon(reason(code, err), err)
+	} else {
 		v.later(err)
+	}
+}
+
+// graphCode is what is wrong with a stored graph; empty: nothing that lasts.
+func graphCode(err error) string {
+	switch {
+	case errors.Is(err, graph.ErrIncompatible):
+		return CodeUndecodableGraph
+	case errors.Is(err, backend.ErrCorruptGraph), errors.Is(err, graph.ErrDigest):
+		return CodeCorruptGraph
+	case errors.Is(err, backend.ErrNotFound):
+		return CodeMissingGraph
+	default:
+		return ""
 	}
 }
 
@@ -157,8 +166,10 @@ func (v *vehicle) broken(err error) {
 // release gives the claim back and finishes. When even that fails the claim expires.
 func (v *vehicle) release(policy claim.ReleasePolicy) {
 	e := v.engine
-	err := e.retry(v.session.io, func() error {
-		return e.store.ReleaseClaim(v.session.io, v.lease.Run, v.lease.Token, policy)
+	err := answered(func() error {
+		return e.retry(v.session.io, func() error {
+			return e.store.ReleaseClaim(v.session.io, v.lease.Run, v.lease.Token, policy)
+		})
 	})
 	if err != nil {
 		v.say(slog.LevelWarn, "belay: a claim could not be released, it expires", slog.String(keyError, err.Error()))

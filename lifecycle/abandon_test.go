@@ -296,7 +296,9 @@ func TestH6SnoozesUseUpNoBudget(t *testing.T) {
 		return nil
 	}))
 	r := start(t, &e.Client, publish(t, &e.Client, single), nil, lifecycle.StartOptions{})
-	drain(t, e)
+	if _, err := e.Drain(t.Context(), lifecycle.DrainOptions{Parks: snoozes + 1}); err != nil {
+		t.Fatal(err)
+	}
 	got := inspect(t, &e.Client, r.ID)
 	wantStatus(t, got, run.Done)
 	if n != snoozes+1 || got.Step != 1 {

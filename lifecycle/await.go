@@ -122,10 +122,19 @@ func (w *watch) changed(id string) {
 	}
 }
 
+// subscribe subscribes to the backend's announcements.
+func (e *Engine) subscribe(ctx context.Context) (announced <-chan struct{}, err error) {
+	err = answered(func() (err error) {
+		announced, err = e.features.Wakes.Subscribe(ctx)
+		return err
+	})
+	return announced, err
+}
+
 // listen tells everyone of the backend's announcements, not so often that their reads burden
 // it.
 func (w *watch) listen(ctx context.Context) {
-	announced, err := w.engine.features.Wakes.Subscribe(ctx)
+	announced, err := w.engine.subscribe(ctx)
 	if err != nil {
 		return // polling serves
 	}

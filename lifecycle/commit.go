@@ -54,6 +54,10 @@ func (v *vehicle) apply(p run.Proposal) bool {
 	case errors.Is(err, backend.ErrNotFound):
 		v.lost("the run does not exist any more")
 		return false
+	case v.ended() != nil && backend.Classify(err) != backend.Permanent:
+		// Nobody waits for its outcome any more: whoever claims the run finds it.
+		v.leave(v.ended())
+		return false
 	default:
 		v.broken(err)
 		return false
@@ -63,11 +67,16 @@ func (v *vehicle) apply(p run.Proposal) bool {
 	v.commits++
 	v.engine.stats.commits.Add(1)
 	v.say(slog.LevelDebug, "belay: committed", slog.String("type", string(p.Type)), slog.String("schedule", p.Schedule.Kind.String()))
+	if f := p.Document.Failure; f != nil {
+		v.say(slog.LevelWarn, "belay: a run failed, its events and its failure say why",
+			slog.String(keyGraph, p.Document.Graph.ID), slog.String(keyNode, f.Node), slog.String(keyReason, f.Code))
+	}
 	v.engine.observe(p.Document, p.Events)
 	if p.Schedule.Kind == checkpoint.Retain {
 		return true
 	}
 	v.wake = wakeOf(p)
+	v.parked = p.Type == checkpoint.Snoozed || p.Type == checkpoint.RetryScheduled
 	v.finish()
 	return false
 }
@@ -107,7 +116,7 @@ func (v *vehicle) send(p *run.Proposal) error {
 		}
 		v.say(slog.LevelWarn, "belay: the outcome of a commit is open, it is sent again", slog.String(keyError, err.Error()))
 		if !e.sleep(v.ctx, retryDelay(n)) {
-			return err // nobody waits for the outcome any more: whoever claims the run finds it
+			return err
 		}
 	}
 }

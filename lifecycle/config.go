@@ -45,7 +45,8 @@ type Config struct {
 	Fairness claim.Fairness
 
 	// OwnerCap, when above 0, bounds how many runs of one owner all engines together hold at
-	// once. It needs a backend with feature X10.
+	// once. It needs a backend with feature X10. Claims are what is counted, so with a cap Start
+	// stores every run as due, and one of these claims begins it.
 	OwnerCap int
 	// Graphs, when not empty, are the only graphs whose runs Run claims. It needs a backend
 	// with feature X4. Without it an engine hands back what it cannot run.

@@ -79,7 +79,7 @@ func (s *session) listen(d *dispatcher) {
 	if e.features.Wakes == nil {
 		return
 	}
-	announced, err := e.features.Wakes.Subscribe(s.ctx)
+	announced, err := e.subscribe(s.ctx)
 	if err != nil {
 		e.log.LogAttrs(s.io, slog.LevelWarn, "belay: the backend announces nothing here, runs are found by polling", slog.String(keyError, err.Error()))
 		return

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +15,17 @@ type DrainOptions struct {
 	// Runs, when not empty, drives only these. It needs a backend with feature X4;
 	// without it Drain answers backend.ErrUnsupported.
 	Runs []string
+	// Parks bounds how often in a row one run may be parked until an instant that has come
+	// already, as by a node that always snoozes until its own beginning: without a bound that keeps
+	// a drain from returning. Drain then answers ErrNoProgress. Defaults to 10000.
+	Parks int
 }
+
+// defaultParks is the bound when none is given.
+const defaultParks = 10_000
+
+// ErrNoProgress: a run was due again at once, over and over, without getting on.
+var ErrNoProgress = errors.New("belay: a run makes no progress")
 
 // Drained counts what a drain did.
 type Drained struct {
@@ -31,7 +42,8 @@ type Drained struct {
 // The end of ctx is a shutdown, not a cancellation: nothing more is claimed, running nodes have
 // Config.ShutdownTimeout to reach a commit, and the rest is released, due at once and without
 // an attempt used up. Drain then returns what it did, with an error that wraps ctx's. It
-// also returns when the backend cannot be claimed from, with that error.
+// also returns when the backend cannot be claimed from, with that error, and with ErrNoProgress when
+// a run only ever comes due again.
 func (e *Engine) Drain(ctx context.Context, opts DrainOptions) (Drained, error) {
 	if err := e.check(ctx); err != nil {
 		return Drained{}, err
@@ -44,7 +56,14 @@ func (e *Engine) Drain(ctx context.Context, opts DrainOptions) (Drained, error) 
 	if len(opts.Runs) > 0 && !e.features.ClaimFilter {
 		return Drained{}, fmt.Errorf("%w: draining given runs needs a claim filter (X4): drain everything instead", backend.ErrUnsupported)
 	}
+	switch {
+	case opts.Parks < 0:
+		return Drained{}, &backend.ArgumentError{Argument: "parks", Reason: "is negative: use 0 for the default"}
+	case opts.Parks == 0:
+		opts.Parks = defaultParks
+	}
 	s := newSession(ctx, e, claim.Filter{Runs: opts.Runs})
+	s.mayPark = opts.Parks
 	stop := context.AfterFunc(ctx, s.stop)
 	defer stop()
 	e.scheduler.Go(func() { s.work(nil) }) // a node that never returns must not hold Drain up
@@ -53,6 +72,8 @@ func (e *Engine) Drain(ctx context.Context, opts DrainOptions) (Drained, error) 
 
 	drained := s.summary()
 	switch {
+	case errors.Is(s.failure, ErrNoProgress):
+		return drained, s.failure
 	case s.failure != nil:
 		return drained, fmt.Errorf("belay: draining stopped, the backend cannot be claimed from: %w", s.failure)
 	case ctx.Err() != nil && !s.dry:

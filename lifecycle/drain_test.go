@@ -338,3 +338,22 @@ func TestEngineNeedsNoFeatureOfItsBackend(t *testing.T) {
 		}
 	})
 }
+
+func TestDrainOfARunThatIsAlwaysDueAgainEndsAndNamesIt(t *testing.T) {
+	e := newEngine(t, newMemory(nil), options{}, act("work", func(ctx context.Context) error {
+		call, _ := node.FromContext(ctx)
+		return node.Snooze(call.PlannedAt)
+	}))
+	ref := publish(t, &e.Client, single)
+	r := start(t, &e.Client, ref, nil, lifecycle.StartOptions{})
+	d, err := e.Drain(t.Context(), lifecycle.DrainOptions{Parks: 100})
+	if !errors.Is(err, lifecycle.ErrNoProgress) || !strings.Contains(err.Error(), r.ID) || d.Commits != 100 {
+		t.Errorf("Drain answers %+v, %v", d, err)
+	}
+	if got := inspect(t, &e.Client, r.ID); !got.ClaimedAt.IsZero() || got.Attempts != 0 {
+		t.Errorf("the run is still held: %+v", got)
+	}
+	if _, err := e.Drain(t.Context(), lifecycle.DrainOptions{Parks: -1}); !errors.Is(err, backend.ErrInvalidArgument) {
+		t.Errorf("a bound below zero: %v", err)
+	}
+}

@@ -76,7 +76,7 @@ func (e *AwaitError) Error() string {
 	if status == "" {
 		status = "not seen yet"
 	}
-	return fmt.Sprintf("belay: run %s did not come to rest while it was awaited (%s), it goes on by itself: %v", e.Run, status, e.Cause)
+	return fmt.Sprintf("belay: run %s did not come to rest while it was awaited (%s), it goes on by itself: await it longer, or look at it later with Inspect; if it never gets on, see that an engine runs that has its nodes: %v", e.Run, status, e.Cause)
 }
 
 // Unwrap is the cause.

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/graph"
@@ -34,6 +35,13 @@ type graphs struct {
 	programs map[graph.Ref]*program
 	owned    map[ownedRef]*program
 	loading  map[ownedRef]*load
+	refused  map[ownedRef]refused
+}
+
+// refused is why a graph version could not be made ready a moment ago.
+type refused struct {
+	err   error
+	until time.Time // by the engine's clock
 }
 
 type ownedRef struct {
@@ -52,15 +60,57 @@ type load struct {
 	forsaken bool
 }
 
-// maxPrograms bounds the cache; what is dropped is compiled again when it is needed.
-const maxPrograms = 4096
+const (
+	// maxPrograms bounds the cache; what is dropped is compiled again when it is needed.
+	maxPrograms = 4096
+	// maxRefused bounds what is remembered of graphs that are missing or damaged, and
+	// refusedFor for how long: many runs of one cost one read, and one that is put right is found soon.
+	maxRefused = 256
+	refusedFor = 5 * time.Second
+)
 
 func newGraphs() *graphs {
 	return &graphs{
 		programs: map[graph.Ref]*program{},
 		owned:    map[ownedRef]*program{},
 		loading:  map[ownedRef]*load{},
+		refused:  map[ownedRef]refused{},
 	}
+}
+
+// programToDrive is the program of an owner's graph for a run that was claimed. Unlike a caller,
+// who may just have learnt that the graph is there now, a run has time: that its graph is
+// missing or damaged is believed for a while.
+func (e *Engine) programToDrive(ctx context.Context, owner backend.Owner, ref graph.Ref) (*program, error) {
+	key := ownedRef{owner, ref}
+	if err := e.graphs.refusal(key, e.clock.Now()); err != nil {
+		return nil, err
+	}
+	p, err := e.program(ctx, owner, ref)
+	if err != nil && graphCode(err) != "" {
+		e.graphs.refuse(key, err, e.clock.Now())
+	}
+	return p, err
+}
+
+func (g *graphs) refusal(key ownedRef, now time.Time) error {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if r, ok := g.refused[key]; ok && now.Before(r.until) && g.owned[key] == nil {
+		return r.err
+	}
+	return nil
+}
+
+func (g *graphs) refuse(key ownedRef, err error, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for old, r := range g.refused {
+		if !now.Before(r.until) || len(g.refused) >= maxRefused {
+			delete(g.refused, old)
+		}
+	}
+	g.refused[key] = refused{err: err, until: now.Add(refusedFor)}
 }
 
 // program is the program of an owner's graph.

@@ -79,3 +79,49 @@ func TestABackendThatPanicsWhileAGraphIsReadHoldsUpNoOtherRun(t *testing.T) {
 		}
 	})
 }
+
+// missing is a store whose graphs are not there, while gone is set.
+type missing struct {
+	backend.Store
+	gone  error
+	reads int
+}
+
+func (s *missing) FetchGraph(ctx context.Context, owner backend.Owner, ref graph.Ref) (value.Value, error) {
+	s.reads++
+	if s.gone != nil {
+		return nil, s.gone
+	}
+	return s.Store.FetchGraph(ctx, owner, ref)
+}
+
+func TestAMissingOrCorruptGraphIsReadOnceForManyRunsAndFoundSoonWhenItIsThere(t *testing.T) {
+	for _, gone := range []error{backend.ErrNotFound, backend.ErrCorruptGraph} {
+		t.Run(gone.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := newMemory(nil)
+				work := act("work", func(context.Context) error { return nil })
+				starter := newEngine(t, inner, options{}, work)
+				ref := publish(t, &starter.Client, single)
+				for range 50 {
+					start(t, &starter.Client, ref, nil, lifecycle.StartOptions{})
+				}
+				store := &missing{Store: inner, gone: gone}
+				e := newEngine(t, store, options{Concurrency: 1, AbandonBackoff: 6 * time.Second}, work)
+				if d := drain(t, e); d.Abandons != 50 || store.reads != 1 {
+					t.Errorf("%d abandons, %d reads, want 50 and 1", d.Abandons, store.reads)
+				}
+				if _, err := e.Start(t.Context(), ref, nil, lifecycle.StartOptions{}); err == nil || store.reads != 2 {
+					t.Errorf("a start answers %v after %d reads: a caller is told what is so now", err, store.reads)
+				}
+				store.gone = nil
+				time.Sleep(10 * time.Second)
+				drain(t, e)
+				page, err := e.List(t.Context(), backend.Query{Limit: 100, Statuses: []run.Status{run.Done}})
+				if err != nil || len(page.Runs) != 50 {
+					t.Errorf("%d runs are done, %v", len(page.Runs), err)
+				}
+			})
+		})
+	}
+}

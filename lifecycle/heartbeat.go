@@ -213,9 +213,13 @@ func (h *heartbeat) lost(v *vehicle) {
 	ctx, cancel := h.engine.withTimeout(min(h.tickEvery(), time.Second))
 	defer cancel()
 	cause := ErrClaimLost
-	if d, err := h.engine.store.FetchRun(ctx, backend.System(), v.lease.Run); err == nil && d.Status == run.Cancelled {
-		cause = ErrRunCancelled
-	}
+	_ = answered(func() error { // without an answer it is lost, and that is all that is said
+		d, err := h.engine.store.FetchRun(ctx, backend.System(), v.lease.Run)
+		if err == nil && d.Status == run.Cancelled {
+			cause = ErrRunCancelled
+		}
+		return err
+	})
 	v.end(cause)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/backend/memory"
 	"github.com/belay-run/belay/lifecycle"
 	"github.com/belay-run/belay/run"
 )
@@ -250,5 +251,75 @@ func TestNothingBeginsUnderAClaimThatIsTooOld(t *testing.T) {
 		time.Sleep(ttl)
 		drain(t, e)
 		wantStatus(t, inspect(t, &e.Client, r.ID), run.Done)
+	})
+}
+
+// deaf panics when it is listened to.
+type deaf struct{ *memory.Store }
+
+func (s deaf) Features() backend.Features {
+	features := s.Store.Features()
+	features.Wakes = s
+	return features
+}
+
+func (deaf) Subscribe(context.Context) (<-chan struct{}, error) { panic("boom") }
+
+func TestABackendThatPanicsWhereNobodyAsksDoesNotEndTheProcess(t *testing.T) {
+	t.Run("when a claim is lost", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			inner := newMemory(nil)
+			panics := false
+			store := &faulty{Store: inner, fail: func(op string, _ bool) error {
+				if op == "fetch" && panics {
+					panic("boom")
+				}
+				return nil
+			}}
+			var cause error
+			e := newEngine(t, store, options{TTL: time.Minute}, act("work", func(ctx context.Context) error {
+				<-ctx.Done()
+				cause = context.Cause(ctx)
+				return nil
+			}))
+			other := newEngine(t, inner, options{}, act("work", func(context.Context) error { return nil }))
+			r := start(t, &e.Client, publish(t, &e.Client, single), nil, lifecycle.StartOptions{})
+			over := background(t, e, t.Context())
+			panics = true
+			if _, err := other.Cancel(t.Context(), r.ID, ""); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-over; err != nil || !errors.Is(cause, lifecycle.ErrClaimLost) {
+				t.Errorf("Drain answers %v, the node's context ended with %v", err, cause)
+			}
+		})
+	})
+	t.Run("when a claim is released", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			store := &faulty{Store: newMemory(nil), fail: func(op string, _ bool) error {
+				if op == "commit" || op == "release" {
+					panic("boom")
+				}
+				return nil
+			}}
+			e := newEngine(t, store, options{}, act("work", func(context.Context) error { return nil }))
+			r := start(t, &e.Client, publish(t, &e.Client, single), nil, lifecycle.StartOptions{})
+			drain(t, e)
+			if got := inspect(t, &e.Client, r.ID); got.ClaimedAt.IsZero() {
+				t.Errorf("%+v: want a claim that expires", got)
+			}
+		})
+	})
+	t.Run("when it is listened to", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEngine(t, deaf{newMemory(nil)}, options{}, act("work", func(context.Context) error { return nil }))
+			serve(t, e)
+			r := start(t, &e.Client, publish(t, &e.Client, single), nil, lifecycle.StartOptions{})
+			got, err := e.Await(t.Context(), r.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantStatus(t, got, run.Done)
+		})
 	})
 }

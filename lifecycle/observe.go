@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/belay-run/belay/run"
 )
@@ -27,6 +28,17 @@ func (e *Engine) observe(d *run.Document, events []run.Event) {
 	if e.cfg.Observe != nil {
 		e.guard("Observe", d.ID, func() { e.cfg.Observe(d, events) })
 	}
+}
+
+// answered calls the backend where nobody above would catch its panic, which must not end the
+// host's process.
+func answered(call func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("belay: the backend panicked: %s\n%s", panicText(r), debug.Stack())
+		}
+	}()
+	return call()
 }
 
 // guard calls a hook of the host, whose panic must not harm the run.

@@ -152,3 +152,45 @@ func (s *panicking) Commit(context.Context, backend.Scope, backend.Commit) (back
 	s.commits++
 	panic("no commits today")
 }
+
+func TestAFailedRunIsLoggedOnceWithItsNodeAndCodeAndNotItsText(t *testing.T) {
+	var log records
+	e := newEngine(t, newMemory(nil), options{Logger: log.logger()}, act("work", func(context.Context) error { return errors.New("secret") }))
+	r := start(t, &e.Client, publish(t, &e.Client, single), nil, lifecycle.StartOptions{})
+	drain(t, e)
+	wantStatus(t, inspect(t, &e.Client, r.ID), run.Failed)
+	warned := 0
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, `"WARN"`) && strings.Contains(line, `"run":"`+r.ID) && strings.Contains(line, `"node":"work"`) && strings.Contains(line, `"reason":"`) {
+			warned++
+		}
+	}
+	if warned != 1 || strings.Contains(log.String(), "secret") {
+		t.Errorf("warned %d times:\n%s", warned, log.String())
+	}
+}
+
+func TestErrorsThatAUserMeetsSayWhatToDoNext(t *testing.T) {
+	e := newEngine(t, newMemory(nil), options{}, ask)
+	r := start(t, &e.Client, publish(t, &e.Client, question), nil, lifecycle.StartOptions{})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, awaited := e.Await(ended, r.ID)
+	if _, err := e.Cancel(t.Context(), r.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	_, freed := e.RetryPoisoned(t.Context(), r.ID)
+	for _, tt := range []struct {
+		err  error
+		says []string
+	}{
+		{awaited, []string{r.ID, "await it longer", "an engine runs"}},
+		{freed, []string{r.ID, "Inspect", "start a new run"}},
+	} {
+		for _, says := range tt.says {
+			if tt.err == nil || !strings.Contains(tt.err.Error(), says) {
+				t.Errorf("%v: does not say %q", tt.err, says)
+			}
+		}
+	}
+}

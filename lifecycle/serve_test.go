@@ -88,7 +88,7 @@ func TestRunFindsWhatIsStartedElsewhere(t *testing.T) {
 		drop   func(*backend.Features)
 		within time.Duration
 	}{
-		{"at once by an announcement", nil, 0},
+		{"by an announcement", nil, 100 * time.Millisecond},
 		{"with the next poll", noWakes, 1250 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

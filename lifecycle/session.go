@@ -48,11 +48,13 @@ type session struct {
 	failure  error // of claiming, for good
 	done     Drained
 	wakes    map[string]time.Time // of runs left unfinished
+	parks    map[string]int       // of a drain: how often in a row a run was parked and due at once
+	mayPark  int
 	stopLast func() bool
 }
 
 func newSession(ctx context.Context, e *Engine, filter claim.Filter) *session {
-	s := &session{engine: e, ctx: ctx, filter: filter, over: e.scheduler.NewEvent(), prefer: claim.Ready, wakes: map[string]time.Time{}, again: true}
+	s := &session{engine: e, ctx: ctx, filter: filter, over: e.scheduler.NewEvent(), prefer: claim.Ready, wakes: map[string]time.Time{}, parks: map[string]int{}, again: true}
 	s.io, s.endIO = context.WithCancel(context.Background())
 	s.committer = newCommitter(e, s.io)
 	return s
@@ -209,25 +211,22 @@ func (s *session) settleOver() {
 // claim asks the backend once.
 func (s *session) claim(limit int, prefer claim.Class) (vehicles []*vehicle, poisoned int, err error) {
 	e := s.engine
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("belay: the backend panicked: %s\n%s", panicText(r), debug.Stack())
-		}
-	}()
 	policy := claim.Policy{
 		TTL: e.cfg.TTL, Limit: limit, MaxAttempts: e.cfg.MaxAttempts,
 		Prefer: prefer, Fairness: e.cfg.Fairness, OwnerCap: e.cfg.OwnerCap, Filter: s.filter,
 	}
 	var batch backend.ClaimedBatch
 	var sent time.Time
-	err = e.retry(s.io, func() (err error) {
-		sent = e.clock.Now()
-		if e.features.ClaimDocuments != nil {
-			batch, err = e.features.ClaimDocuments.ClaimDueDocuments(s.io, policy)
-		} else {
-			batch.Batch, err = e.store.ClaimDue(s.io, policy)
-		}
-		return err
+	err = answered(func() error {
+		return e.retry(s.io, func() (err error) {
+			sent = e.clock.Now()
+			if e.features.ClaimDocuments != nil {
+				batch, err = e.features.ClaimDocuments.ClaimDueDocuments(s.io, policy)
+			} else {
+				batch.Batch, err = e.store.ClaimDue(s.io, policy)
+			}
+			return err
+		})
 	})
 	if err != nil {
 		return nil, 0, err
@@ -268,7 +267,22 @@ func (s *session) finished(v *vehicle) {
 	if !v.wake.IsZero() {
 		s.wakes[v.lease.Run] = v.wake
 	}
+	s.parked(v)
 	s.again = true
+}
+
+// parked counts, in a drain, how often in a row a run was parked and is due at once. The caller holds the
+// lock.
+func (s *session) parked(v *vehicle) {
+	id := v.lease.Run
+	if !v.parked || v.wake.After(v.now()) {
+		delete(s.parks, id)
+		return
+	}
+	s.parks[id]++
+	if n := s.parks[id]; n >= s.mayPark && s.failure == nil {
+		s.failure = fmt.Errorf("%w: run %s was parked %d times in a row until an instant that had come already: let its node snooze until one ahead, or complete", ErrNoProgress, id, n)
+	}
 }
 
 // stopping reports whether a shutdown has begun.

@@ -3,6 +3,7 @@ package lifecycle_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -162,4 +163,36 @@ func TestShutdownReleasesWhatWasClaimedButHasNotBegun(t *testing.T) {
 			t.Errorf("attempts %d, wake %v: want released with refund", got.Attempts, got.Wake)
 		}
 	})
+}
+
+// A commit that gets no answer is not the run's fault: who shuts down hands the run on, whatever
+// became of it.
+func TestH13ShutdownWhileACommitIsUnansweredUsesUpNoAttempt(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		t.Run(fmt.Sprintf("applied %v", applied), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := newMemory(nil)
+				store := &faulty{Store: inner, fail: func(op string, after bool) error {
+					if op == "commit" && after == applied {
+						return unknown(op)
+					}
+					return nil
+				}}
+				work := act("work", func(context.Context) error { return nil })
+				e := newEngine(t, store, options{ShutdownTimeout: 10 * time.Second}, work)
+				r := start(t, &e.Client, publish(t, &e.Client, chain(2)), nil, lifecycle.StartOptions{})
+				ctx, sigterm := context.WithCancel(t.Context())
+				over := background(t, e, ctx)
+				sigterm()
+				<-over
+				got := inspect(t, &e.Client, r.ID)
+				if got.Attempts != 0 || got.Wake.IsZero() || got.Wake.After(time.Now()) {
+					t.Errorf("attempts %d, wake %v: want none used up, due at once", got.Attempts, got.Wake)
+				}
+				other := newEngine(t, inner, options{}, work)
+				drain(t, other)
+				wantStatus(t, inspect(t, &other.Client, r.ID), run.Done)
+			})
+		})
+	}
 }

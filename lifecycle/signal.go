@@ -104,6 +104,9 @@ func (c *Client) RetryPoisoned(ctx context.Context, id string) (*Run, error) {
 		return e.store.RetryPoisonedRun(ctx, backend.Of(c.owner), id, time.Time{})
 	})
 	if err != nil {
+		if errors.Is(err, run.ErrInactiveRun) {
+			err = fmt.Errorf("%w: run %s is not poisoned, it has come to its end: look at it with Inspect, and start a new run to do its work again", err, id)
+		}
 		return nil, absent(id, err)
 	}
 	e.Wake()
@@ -117,9 +120,12 @@ func (c *Client) newCommit() checkpoint.ID { return checkpoint.ID(c.engine.ids.C
 func (c *Client) mutate(ctx context.Context, id string, commit checkpoint.ID, decide func(*run.Document) (*run.Proposal, error), cause error) (*Run, error) {
 	e := c.engine
 	var m backend.Mutated
-	var decided *run.Proposal
+	var decided, sent *run.Proposal
 	var refusal error
 	err := e.retry(ctx, func() (err error) {
+		if decided != nil {
+			sent = decided
+		}
 		decided, refusal = nil, nil
 		m, err = e.store.MutateRun(ctx, backend.Of(c.owner), id, commit, func(d *run.Document) (backend.Mutation, error) {
 			decided, refusal = decide(d)
@@ -135,6 +141,9 @@ func (c *Client) mutate(ctx context.Context, id string, commit checkpoint.ID, de
 	}
 	if err != nil {
 		return nil, absent(id, err)
+	}
+	if m.Replayed {
+		decided = sent // its answer was lost
 	}
 	r := &Run{Document: m.Document, Owner: c.owner}
 	if !m.Committed && !m.Replayed {

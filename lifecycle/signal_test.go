@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -343,7 +344,8 @@ func TestLostAnswerOfASignalIsResolvedByTheSameCommit(t *testing.T) {
 			}
 			return nil
 		}}
-		e := newEngine(t, store, options{}, ask)
+		var observed []int64
+		e := newEngine(t, store, options{Observe: func(d *run.Document, _ []run.Event) { observed = append(observed, d.Seq) }}, ask)
 		ref := publish(t, &e.Client, question)
 		lose = 2
 		r := start(t, &e.Client, ref, nil, lifecycle.StartOptions{ID: "r"})
@@ -358,6 +360,9 @@ func TestLostAnswerOfASignalIsResolvedByTheSameCommit(t *testing.T) {
 		}
 		if got := inspect(t, &e.Client, r.ID); got.Seq != 4 {
 			t.Errorf("seq %d, want 4: init, ask, answer, cancel, each once", got.Seq)
+		}
+		if fmt.Sprint(observed) != "[1 2 3 4]" {
+			t.Errorf("observed %v, want each commit once, also those whose answer was lost", observed)
 		}
 	})
 }

@@ -39,6 +39,7 @@ type vehicle struct {
 	commits   int
 	wake      time.Time // when the run is due again, when this vehicle left it unfinished
 	abandoned bool
+	parked    bool // by its last commit, without a step
 
 	seq atomic.Int64 // of the last commit known here
 
@@ -87,7 +88,7 @@ func (v *vehicle) load() bool {
 		v.lost("the run moved on before it began here")
 		return false
 	}
-	p, err := v.engine.program(v.session.io, v.lease.Owner, doc.Graph)
+	p, err := v.engine.programToDrive(v.session.io, v.lease.Owner, doc.Graph)
 	if err != nil {
 		v.refuseGraph(err)
 		return false
