@@ -115,7 +115,7 @@ func (s *Store) setUp(ctx context.Context) error {
 		if s.opts.VerifyOnly {
 			err = s.outdated(missing)
 		} else {
-			err = s.migrate(ctx, all)
+			_, err = s.migrate(ctx, all)
 		}
 	}
 	return s.explain(err)
@@ -188,73 +188,103 @@ func (s *Store) missing(ctx context.Context, db session, all []migration) ([]mig
 }
 
 func (s *Store) outdated(missing []migration) error {
+	what := fmt.Errorf("%s and later migrations are missing, %d in all", missing[0].name, len(missing))
+	if len(missing) == 1 {
+		what = fmt.Errorf("the migration %s is missing", missing[0].name)
+	}
 	return &SetupError{
-		Problem: ProblemOutdated, Err: fmt.Errorf("%d migrations are missing, the first one is %s", len(missing), missing[0].name),
+		Problem: ProblemOutdated, Err: what,
 		Remedy: "migrate it with a role that may create tables",
 	}
 }
 
 // migrate applies what is missing in one transaction, one migrator at a time: a
 // migrator that is killed leaves nothing behind.
-func (s *Store) migrate(ctx context.Context, all []migration) error {
+func (s *Store) migrate(ctx context.Context, all []migration) (applied []migration, err error) {
 	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.migrateIn(ctx, tx, all); err != nil {
-		return s.rollback(ctx, tx, err)
+	if applied, err = s.migrateIn(ctx, tx, all); err != nil {
+		return nil, s.rollback(ctx, tx, err)
 	}
-	return tx.Commit(ctx)
+	if err := tx.Commit(ctx); err != nil {
+		return nil, err
+	}
+	return applied, nil
 }
 
-func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, all []migration) error {
+func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, all []migration) ([]migration, error) {
 	// Waiting is bounded by the server too, which then says what was waited for.
 	begin := fmt.Sprintf("set local lock_timeout = %d; set local statement_timeout = 0; select pg_advisory_xact_lock(%d)",
 		max(1, (s.opts.SetupTimeout-s.opts.SetupTimeout/8).Milliseconds()), s.lockKey("migrate"))
 	if err := script(ctx, tx, begin); err != nil {
-		return err
+		return nil, err
 	}
-	// An owner of the schema need not be allowed to create schemas.
-	exists := false
-	if err := tx.QueryRow(ctx, "select to_regnamespace($1::text) is not null", pgx.Identifier{s.opts.Schema}.Sanitize()).Scan(&exists); err != nil {
-		return err
-	}
-	create := inSchema(ledger, s.opts.Schema)
-	if !exists {
-		create = "create schema " + pgx.Identifier{s.opts.Schema}.Sanitize() + "; " + create
+	create, err := s.creation(ctx, tx)
+	if err != nil {
+		return nil, err
 	}
 	if err := script(ctx, tx, create); err != nil {
-		return err
+		return nil, err
 	}
 	missing, err := s.missing(ctx, tx, all)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, m := range missing {
 		if err := script(ctx, tx, inSchema(m.text, s.opts.Schema)); err != nil {
-			return fmt.Errorf("migration %s: %w", m.name, err)
+			return nil, fmt.Errorf("migration %s: %w", m.name, err)
 		}
-		const note = `insert into :"schema".migrations (number, name, sha256, compatible_from, applied_at)
-values ($1::bigint, $2::text, $3::text, $4::bigint, clock_timestamp())`
-		if _, err := tx.Exec(ctx, inSchema(note, s.opts.Schema), m.number, m.name, m.hash, m.from); err != nil {
-			return err
+		if err := script(ctx, tx, s.entry(m)); err != nil {
+			return nil, err
 		}
 	}
-	return s.compress(ctx, tx)
+	columns, err := s.compression(ctx, tx)
+	if err == nil && columns != "" {
+		err = script(ctx, tx, columns)
+	}
+	return missing, err
 }
 
-// compress has large values compressed with lz4 where the server was built with it: it
-// costs a third of the server's own method.
-func (s *Store) compress(ctx context.Context, tx pgx.Tx) error {
+// creation is the schema, when there is none, and the ledger. An owner of the schema need not be
+// allowed to create schemas.
+func (s *Store) creation(ctx context.Context, db querier) (string, error) {
+	exists := false
+	if err := db.QueryRow(ctx, "select to_regnamespace($1::text) is not null", pgx.Identifier{s.opts.Schema}.Sanitize()).Scan(&exists); err != nil {
+		return "", err
+	}
+	create := inSchema(ledger, s.opts.Schema)
+	if !exists {
+		create = "create schema " + pgx.Identifier{s.opts.Schema}.Sanitize() + ";\n" + create
+	}
+	return create, nil
+}
+
+// entry notes a migration in the ledger. Its values are this package's own, and need no quoting.
+func (s *Store) entry(m migration) string {
+	const note = `insert into :"schema".migrations (number, name, sha256, compatible_from, applied_at)
+values (%d, '%s', '%s', %d, clock_timestamp())`
+	return inSchema(fmt.Sprintf(note, m.number, m.name, m.hash, m.from), s.opts.Schema)
+}
+
+// compression has large values compressed with lz4 where the server was built with it: it
+// costs a third of the server's own method. It is empty where it was not.
+func (s *Store) compression(ctx context.Context, db querier) (string, error) {
 	offered := false
 	const ask = "select exists (select from pg_settings where name = 'default_toast_compression' and 'lz4' = any (enumvals))"
-	if err := tx.QueryRow(ctx, ask).Scan(&offered); err != nil || !offered {
-		return err
+	if err := db.QueryRow(ctx, ask).Scan(&offered); err != nil || !offered {
+		return "", err
 	}
 	const columns = `alter table :"schema".runs alter column document set compression lz4;
 alter table :"schema".events alter column body set compression lz4;
 alter table :"schema".graphs alter column body set compression lz4`
-	return script(ctx, tx, inSchema(columns, s.opts.Schema))
+	return inSchema(columns, s.opts.Schema), nil
+}
+
+// querier reads one row: the pool, or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 // script runs a text of several statements, which only the simple protocol carries.

@@ -165,7 +165,7 @@ func TestMigratorsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := victim.migrateIn(t.Context(), tx, all); err != nil {
+	if _, err := victim.migrateIn(t.Context(), tx, all); err != nil {
 		t.Fatal(err)
 	}
 	errs := make([]error, 3)

@@ -50,13 +50,9 @@ func New(pool *pgxpool.Pool, opts Options) (*Store, error) {
 
 // Open is New on a pool of the store's own, for a connection string as pgx takes it.
 func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
-	config, err := pgxpool.ParseConfig(dsn)
+	pool, err := connect(ctx, dsn)
 	if err != nil {
-		return nil, &SetupError{Problem: ProblemDSN, Remedy: "write it as postgres://user:password@host:port/database", Err: err}
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, &SetupError{Problem: ProblemConnect, Remedy: "see that the server runs and accepts this user", Err: err}
+		return nil, err
 	}
 	s, err := open(ctx, pool, opts)
 	if err != nil {
@@ -67,7 +63,31 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	return s, nil
 }
 
+func connect(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, &SetupError{Problem: ProblemDSN, Remedy: "write it as postgres://user:password@host:port/database", Err: err}
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, &SetupError{Problem: ProblemConnect, Remedy: "see that the server runs and accepts this user", Err: err}
+	}
+	return pool, nil
+}
+
 func open(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Store, error) {
+	s, err := unchecked(pool, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.setUp(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// unchecked is a store whose schema was not looked at.
+func unchecked(pool *pgxpool.Pool, opts Options) (*Store, error) {
 	opts = opts.withDefaults()
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -78,16 +98,13 @@ func open(ctx context.Context, pool *pgxpool.Pool, opts Options) (*Store, error)
 	}
 	s := &Store{pool: pool, opts: opts, texts: texts}
 	s.hub = newHub(s)
-	if err := s.setUp(ctx); err != nil {
-		return nil, err
-	}
 	return s, nil
 }
 
-// Features declares everything of X1 to X8 and X10; X8 is WithTx, and X9 is Audit.
+// Features declares everything of X1 to X10; X8 is WithTx.
 func (s *Store) Features() backend.Features {
 	return backend.Features{
-		StartClaimed: true, Batches: s, ClaimDocuments: s, ClaimFilter: true, Wakes: s, Clock: s, Retention: s, OwnerCap: true,
+		StartClaimed: true, Batches: s, ClaimDocuments: s, ClaimFilter: true, Wakes: s, Clock: s, Retention: s, Audit: s, OwnerCap: true,
 	}
 }
 

@@ -59,6 +59,8 @@ type access struct {
 	opts postgres.Options     // beside the schema and the clock
 	pool func() *pgxpool.Pool // shared by the stores of the test
 	raw  *pgxpool.Pool        // past the store
+	// prepare, when set, changes each store before it is used.
+	prepare func(t proptest.T, s *postgres.Store)
 }
 
 // direct is access without anything in between.
@@ -164,6 +166,9 @@ func (f *fixture) open(t proptest.T) *postgres.Store {
 			t.Errorf("close: %v", err)
 		}
 	})
+	if f.prepare != nil {
+		f.prepare(t, s)
+	}
 	return s
 }
 

@@ -1,0 +1,17 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Replace changes the text of one of the store's statements, in which from must be found
+// exactly once.
+func (s *Store) Replace(name, from, to string) error {
+	text, ok := s.texts[statement(name)]
+	if n := strings.Count(text, from); !ok || n != 1 {
+		return fmt.Errorf("the statement %s holds %q %d times; it must hold it once", name, from, n)
+	}
+	s.texts[statement(name)] = strings.Replace(text, from, to, 1)
+	return nil
+}

@@ -1,0 +1,110 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Pending is what a schema lacks of the one that this build works with.
+type Pending struct {
+	// Migrations are the names of those that are missing, in their order; empty: the schema is
+	// up to date.
+	Migrations []string
+	// Script is SQL that applies them as Migrate does, in one transaction, for psql say; empty when
+	// there are none. It is for the schema as it is now.
+	Script string
+}
+
+// Migrate brings the schema up to date, as Open does without Options.VerifyOnly, and answers the
+// names of the migrations that it applied. A refusal is a *SetupError; nothing was changed then.
+func Migrate(ctx context.Context, dsn string, opts Options) (applied []string, err error) {
+	err = setUpOnly(ctx, dsn, opts, func(ctx context.Context, s *Store, all []migration) error {
+		missing, err := s.missing(ctx, s.pool, all)
+		if err != nil || len(missing) == 0 {
+			return err
+		}
+		done, err := s.migrate(ctx, all)
+		applied = namesOf(done)
+		return err
+	})
+	return applied, err
+}
+
+// PendingMigrations tells what Migrate would do, and changes nothing. It needs no right to
+// change the schema.
+func PendingMigrations(ctx context.Context, dsn string, opts Options) (pending Pending, err error) {
+	err = setUpOnly(ctx, dsn, opts, func(ctx context.Context, s *Store, all []migration) error {
+		missing, err := s.missing(ctx, s.pool, all)
+		if err != nil || len(missing) == 0 {
+			return err
+		}
+		pending.Migrations = namesOf(missing)
+		pending.Script, err = s.script(ctx, missing)
+		return err
+	})
+	return pending, err
+}
+
+// setUpOnly does something with a schema that no store is opened on.
+func setUpOnly(ctx context.Context, dsn string, opts Options, do func(ctx context.Context, s *Store, all []migration) error) error {
+	pool, err := connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	s, err := unchecked(pool, opts)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.opts.SetupTimeout)
+	defer cancel()
+	all, err := loadMigrations()
+	if err != nil {
+		return err
+	}
+	if err := s.checkServer(ctx); err != nil {
+		return s.explain(err)
+	}
+	return s.explain(do(ctx, s, all))
+}
+
+func namesOf(migrations []migration) []string {
+	names := make([]string, len(migrations))
+	for i, m := range migrations {
+		names[i] = m.name
+	}
+	return names
+}
+
+// script is what migrate does, as text.
+func (s *Store) script(ctx context.Context, missing []migration) (string, error) {
+	create, err := s.creation(ctx, s.pool)
+	if err != nil {
+		return "", err
+	}
+	columns, err := s.compression(ctx, s.pool)
+	if err != nil {
+		return "", err
+	}
+	schema := pgx.Identifier{s.opts.Schema}.Sanitize()
+	var b strings.Builder
+	statement := func(text string) { fmt.Fprintf(&b, "%s;\n\n", strings.TrimRight(strings.TrimSpace(text), ";")) }
+	statement("begin")
+	statement(fmt.Sprintf("select pg_advisory_xact_lock(%d)", s.lockKey("migrate")))
+	statement(create)
+	for _, m := range missing {
+		fmt.Fprintf(&b, "-- %s\n", m.name)
+		statement(strings.ReplaceAll(m.text, placeholder, schema))
+		statement(s.entry(m))
+	}
+	if columns != "" {
+		statement(columns)
+	}
+	statement("commit")
+	fmt.Fprintf(&b, "-- A role that runs belay, and does not own the schema, needs:\n"+
+		"-- grant usage on schema %[1]s to ROLE;\n-- grant select, insert, update, delete on all tables in schema %[1]s to ROLE;\n", schema)
+	return b.String(), nil
+}
