@@ -19,6 +19,9 @@ type DrainOptions struct {
 	// already, as by a node that always snoozes until its own beginning: without a bound that keeps
 	// a drain from returning. Drain then answers ErrNoProgress. Defaults to 10000.
 	Parks int
+	// Cut, when not nil, cuts a shutdown short: when it ends as well, the contexts of running nodes end
+	// at once, with ErrShutdown, and not only after Config.ShutdownTimeout.
+	Cut context.Context
 }
 
 // defaultParks is the bound when none is given.
@@ -64,7 +67,12 @@ func (e *Engine) Drain(ctx context.Context, opts DrainOptions) (Drained, error) 
 	}
 	s := newSession(ctx, e, claim.Filter{Runs: opts.Runs})
 	s.mayPark = opts.Parks
-	stop := context.AfterFunc(ctx, s.stop)
+	stop := context.AfterFunc(ctx, func() {
+		s.stop()
+		if opts.Cut != nil {
+			context.AfterFunc(opts.Cut, s.cut)
+		}
+	})
 	defer stop()
 	e.scheduler.Go(func() { s.work(nil) }) // a node that never returns must not hold Drain up
 	s.over.Wait()
