@@ -45,7 +45,7 @@ const maxAbandonBackoff = 10 * time.Minute
 func (v *vehicle) refuseDocument(err error) {
 	switch {
 	case errors.Is(err, backend.ErrNotFound):
-		v.lost("the run does not exist any more")
+		v.lost(FenceBegin, "the run does not exist any more")
 	case errors.Is(err, run.ErrFormat):
 		v.abandon(reason(CodeNewerDocument, err), err)
 	case errors.Is(err, backend.ErrCorrupt), errors.Is(err, run.ErrInvalidDocument):
@@ -128,13 +128,10 @@ func (v *vehicle) abandon(reasons []node.Incompatibility, why error) {
 	}
 	v.say(slog.LevelWarn, "belay: a run cannot begin here, it is handed back",
 		slog.String(keyReason, strings.Join(codes, ",")), slog.String("disposition", done.String()), slog.String(keyError, why.Error()))
-	if hook := e.cfg.ObserveAbandon; hook != nil {
-		told := Abandon{
-			Run: v.lease.Run, Graph: graph.Ref{ID: v.lease.GraphID, Hash: v.lease.GraphHash},
-			Seq: v.lease.Seq, Reasons: reasons, Disposition: done,
-		}
-		e.guard("ObserveAbandon", v.lease.Run, func() { hook(told) })
-	}
+	v.tellAbandoned(Abandon{
+		Run: v.lease.Run, Graph: graph.Ref{ID: v.lease.GraphID, Hash: v.lease.GraphHash},
+		Seq: v.lease.Seq, Reasons: reasons, Disposition: done,
+	})
 	v.finish()
 }
 

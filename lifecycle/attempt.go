@@ -15,6 +15,7 @@ import (
 type attempt struct {
 	vehicle    *vehicle
 	activation *run.Activation
+	of         ObservedRun
 	call       node.Call
 	ctx        context.Context
 	timeout    time.Duration // 0: none, and the vehicle's own context
@@ -27,6 +28,10 @@ type attempt struct {
 	over      bool
 	cut       bool // it ended with its context, and there is no result
 	result    run.Result
+
+	// Set before the node is called, under the lock: for observers.
+	told  context.Context // nil: not called
+	began time.Time
 }
 
 // execute runs the plan's activations, the first on this goroutine and the others on
@@ -87,9 +92,11 @@ func (v *vehicle) launch(a *attempt) {
 
 // begin says what the node is told.
 func (a *attempt) begin(v *vehicle, act *run.Activation) {
-	a.vehicle, a.activation, a.ctx, a.timeout = v, act, v.ctx, act.Node.Timeout
+	a.vehicle, a.activation, a.ctx, a.timeout, a.of = v, act, v.told, act.Node.Timeout, v.observed()
+	tenant, _ := v.lease.Owner.Tenant()
 	a.call = node.Call{
 		Run: v.lease.Run, Node: act.Node.ID, Task: act.Task, AttemptID: act.AttemptID, Attempt: act.Attempt,
+		Use: act.Node.Use, Version: act.Node.Version, Tenant: tenant, Metadata: v.doc.Metadata,
 		IdempotencyKey: act.Task, PlannedAt: act.PlannedAt, Answers: act.Answers, Now: v.now,
 	}
 	if len(act.Snapshot) > 0 {
@@ -114,7 +121,7 @@ func (a *attempt) begin(v *vehicle, act *run.Activation) {
 func (a *attempt) run() (last bool) {
 	if v := a.vehicle; a.timeout > 0 {
 		a.call.Deadline = v.now().Add(a.timeout)
-		a.deadline = v.engine.withDeadline(v.ctx, a.timeout, a.timedOut())
+		a.deadline = v.engine.withDeadline(a.ctx, a.timeout, a.timedOut())
 		a.ctx = a.deadline.ctx
 		a.stopTimer = v.engine.clock.AfterFunc(a.timeout, a.expire)
 		defer func() {
@@ -122,7 +129,7 @@ func (a *attempt) run() (last bool) {
 			a.deadline.cancel()
 		}()
 	}
-	result, err := a.vehicle.nodes.Run(a.ctx, &a.call)
+	result, err := a.vehicle.nodes.Run(a.tellAttempting(), &a.call)
 	a.vehicle.engine.limits.leave(a.activation.Node.Use)
 	return a.finish(result, err != nil)
 }
@@ -153,10 +160,13 @@ func (a *attempt) finish(result run.Result, cut bool) (last bool) {
 	v := a.vehicle
 	v.mu.Lock()
 	late := a.over || a.expired
-	if !a.over {
+	ends := !a.over
+	a.over = true
+	v.mu.Unlock()
+	if ends {
+		a.tellAttempted(result, cut, false)
 		last = v.takes(a, result, cut)
 	}
-	v.mu.Unlock()
 	if late {
 		v.engine.stats.lateResults.Add(1)
 		v.say(slog.LevelInfo, "belay: a node returned after its attempt had ended, what it returned is dropped",
@@ -173,9 +183,12 @@ func (a *attempt) giveUp() {
 		v.mu.Unlock()
 		return
 	}
-	last := v.takes(a, a.timeoutResult(), !a.expired)
+	a.over = true
+	result, cut := a.timeoutResult(), !a.expired
 	where := a.goroutine
 	v.mu.Unlock()
+	a.tellAttempted(result, cut, true)
+	last := v.takes(a, result, cut)
 	v.engine.stats.stuckNodes.Add(1)
 	v.say(slog.LevelError, "belay: a node ignores the end of its context, its goroutine is left behind",
 		slog.String(keyNode, a.activation.Node.ID), slog.Int(keyAttempt, a.activation.Attempt),
@@ -185,9 +198,11 @@ func (a *attempt) giveUp() {
 	}
 }
 
-// takes ends the attempt with a result, or cut short. The caller holds the lock.
+// takes counts an attempt that is over, with a result or cut short.
 func (v *vehicle) takes(a *attempt, result run.Result, cut bool) (last bool) {
-	a.over, a.result, a.cut = true, result, cut
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	a.result, a.cut = result, cut
 	v.pending--
 	return v.pending == 0
 }

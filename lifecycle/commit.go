@@ -38,6 +38,7 @@ func (v *vehicle) settle() bool {
 
 // apply commits a proposal and reports whether the vehicle goes on.
 func (v *vehicle) apply(p run.Proposal) bool {
+	began := v.engine.clock.Now()
 	err := v.send(&p)
 	if errors.Is(err, value.ErrTooLarge) && len(v.plan.Execute) > 0 {
 		// The backend's limits are narrower than the engine's. The same results would be
@@ -49,10 +50,10 @@ func (v *vehicle) apply(p run.Proposal) bool {
 	switch {
 	case err == nil:
 	case errors.Is(err, checkpoint.ErrStaleFence):
-		v.lost(err.Error())
+		v.lost(FenceCommit, err.Error())
 		return false
 	case errors.Is(err, backend.ErrNotFound):
-		v.lost("the run does not exist any more")
+		v.lost(FenceCommit, "the run does not exist any more")
 		return false
 	case v.ended() != nil && backend.Classify(err) != backend.Permanent:
 		// Nobody waits for its outcome any more: whoever claims the run finds it.
@@ -72,6 +73,7 @@ func (v *vehicle) apply(p run.Proposal) bool {
 			slog.String(keyGraph, p.Document.Graph.ID), slog.String(keyNode, f.Node), slog.String(keyReason, f.Code))
 	}
 	v.engine.observe(p.Document, p.Events)
+	v.engine.tellCommitted(v.told, v.lease.Owner, &p, true, v.engine.clock.Now().Sub(began))
 	if p.Schedule.Kind == checkpoint.Retain {
 		return true
 	}

@@ -85,6 +85,11 @@ type Config struct {
 	Observe func(d *run.Document, events []run.Event)
 	// ObserveAbandon, when set, is called after each abandon. Its panics are logged.
 	ObserveAbandon func(Abandon)
+	// Observers are told what the engine does, in this order: for metrics and traces.
+	Observers []Observer
+
+	// Middleware wraps every attempt of every node of this engine, the first outermost.
+	Middleware []node.Middleware
 
 	scheduler scheduler // tests replace it; goroutines otherwise
 }
@@ -236,6 +241,11 @@ func (c Config) validateClaiming(say func(format string, args ...any)) {
 	}
 	if len(c.Graphs) > 0 && !features.ClaimFilter {
 		say("Graphs needs a backend that filters claims (feature X4): leave it out, or use another backend")
+	}
+	for i, m := range c.Middleware {
+		if m == nil {
+			say("Middleware[%d] is nil: leave it out", i)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.NodeLimits)) {
 		if n := c.NodeLimits[name]; n < 1 {

@@ -23,7 +23,9 @@ type program struct {
 // bind binds the graph's nodes to this engine's code, once.
 func (p *program) bind(e *Engine) (*node.Prepared, error) {
 	p.once.Do(func() {
-		p.prepared, p.refusal = e.cfg.Nodes.Prepare(p.machine.Graph(), e.cfg.MaxNodeTimeout)
+		if p.prepared, p.refusal = e.cfg.Nodes.Prepare(p.machine.Graph(), e.cfg.MaxNodeTimeout); p.refusal == nil {
+			p.prepared = p.prepared.Wrap(e.cfg.Middleware...)
+		}
 	})
 	return p.prepared, p.refusal
 }

@@ -111,7 +111,7 @@ func (h *heartbeat) each(f func(*vehicle)) {
 func (h *heartbeat) end(id string, seq int64, cause error) {
 	h.each(func(v *vehicle) {
 		if v.lease.Run == id && v.seq.Load() < seq {
-			v.end(cause)
+			v.end(cause, FenceSignal)
 		}
 	})
 }
@@ -155,7 +155,7 @@ func (h *heartbeat) tick() {
 
 	for _, v := range overdue {
 		v.say(slog.LevelWarn, "belay: a claim could not be refreshed in time, its run is given up here")
-		v.end(ErrClaimLost)
+		v.end(ErrClaimLost, FenceExpiry)
 	}
 	if due != nil {
 		h.refreshOnce(due)
@@ -220,7 +220,7 @@ func (h *heartbeat) lost(v *vehicle) {
 		}
 		return err
 	})
-	v.end(cause)
+	v.end(cause, FenceRefresh)
 }
 
 // withTimeout is a context of nobody's that ends after d on the engine's clock.

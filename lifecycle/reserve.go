@@ -47,7 +47,7 @@ func (t *slot) use(lease claim.Lease, d *run.Document, now instants, sent time.T
 	s := t.session
 	t.used = true
 	v := newVehicle(s, lease, now, sent)
-	v.claimed = &backend.ClaimedDocument{Document: d}
+	v.claimed, v.fresh = &backend.ClaimedDocument{Document: d}, true
 	s.engine.stats.claims.Add(1)
 	s.engine.beat.hold([]*vehicle{v})
 	s.engine.scheduler.Go(func() { s.work(v) })

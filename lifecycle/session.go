@@ -11,6 +11,7 @@ import (
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/graph"
 )
 
 // claimLimit bounds one batch.
@@ -236,6 +237,10 @@ func (s *session) claim(limit int, prefer claim.Class) (vehicles []*vehicle, poi
 	for _, p := range batch.Poisoned {
 		e.log.LogAttrs(s.io, slog.LevelError, "belay: a run is poisoned: find the cause, then free it with RetryPoisoned",
 			slog.String(keyRun, p.Run), slog.String(keyGraph, p.GraphID), slog.String(keyReason, p.Poison.Reason))
+		e.tellPoisoned(s.io, ObservedPoison{
+			ObservedRun: ObservedRun{Run: p.Run, Graph: graph.Ref{ID: p.GraphID, Hash: p.GraphHash}, Owner: p.Owner},
+			Reason:      p.Poison.Reason,
+		})
 	}
 	e.stats.poisons.Add(int64(len(batch.Poisoned)))
 	e.stats.claims.Add(int64(len(batch.Leases)))
@@ -316,7 +321,7 @@ func (s *session) cut() {
 	s.mu.Unlock()
 	s.engine.beat.each(func(v *vehicle) {
 		if v.session == s {
-			v.end(ErrShutdown)
+			v.end(ErrShutdown, "")
 		}
 	})
 }

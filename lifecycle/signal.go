@@ -119,6 +119,7 @@ func (c *Client) newCommit() checkpoint.ID { return checkpoint.ID(c.engine.ids.C
 // with cause whatever this engine has in flight for the run.
 func (c *Client) mutate(ctx context.Context, id string, commit checkpoint.ID, decide func(*run.Document) (*run.Proposal, error), cause error) (*Run, error) {
 	e := c.engine
+	began := e.clock.Now()
 	var m backend.Mutated
 	var decided, sent *run.Proposal
 	var refusal error
@@ -155,6 +156,7 @@ func (c *Client) mutate(ctx context.Context, id string, commit checkpoint.ID, de
 	e.beat.end(id, m.Document.Seq, cause)
 	if decided != nil {
 		e.observe(decided.Document, decided.Events)
+		e.tellCommitted(ctx, c.owner, decided, false, e.clock.Now().Sub(began))
 		e.becomesDue(*decided)
 	}
 	return r, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/belay-run/belay/backend"
@@ -79,7 +80,7 @@ func (c *Client) Start(ctx context.Context, ref graph.Ref, input any, opts Start
 		return nil, err
 	}
 	since := e.clock.Now()
-	init, err := c.initialize(p, given, now)
+	init, told, err := c.initialize(ctx, p, given, now)
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +97,7 @@ func (c *Client) Start(ctx context.Context, ref graph.Ref, input any, opts Start
 		inserted, err = e.store.InsertRun(ctx, c.owner, init)
 		return err
 	})
+	c.tellStarted(told, init.Document, inserted, err)
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +106,7 @@ func (c *Client) Start(ctx context.Context, ref graph.Ref, input any, opts Start
 		return r, err
 	}
 	e.observe(init.Document, init.Events)
+	e.tellCommitted(told, c.owner, &init.Proposal, false, e.clock.Now().Sub(since))
 	if inserted.Lease != nil {
 		r.ClaimedAt, r.Attempts = now, 1
 		slot.use(*inserted.Lease, init.Document, instants{named: now, since: since}, sent)
@@ -130,17 +133,40 @@ func check(ref graph.Ref, input any, opts StartOptions) (given, error) {
 	return given{in, opts}, err
 }
 
-// initialize makes the first commit of a run.
-func (c *Client) initialize(p *program, g given, now time.Time) (backend.Initialization, error) {
-	id := g.ID
-	if id == "" {
-		id = c.engine.ids.RunID()
+// initialize makes the first commit of a run. Whoever calls it tells observers what became of it,
+// unless it answers an error.
+func (c *Client) initialize(ctx context.Context, p *program, g given, now time.Time) (backend.Initialization, context.Context, error) {
+	in := run.Initial{Run: g.ID, Input: g.input, StartAt: g.At, Metadata: g.Metadata}
+	if in.Run == "" {
+		in.Run = c.engine.ids.RunID()
 	}
-	proposal, err := p.machine.Init(run.Initial{Run: id, Input: g.input, StartAt: g.At, Metadata: g.Metadata}, now)
+	seen := ObservedRun{Run: in.Run, Graph: p.machine.Graph().Ref(), Owner: c.owner, Metadata: g.Metadata}
+	told, more := c.engine.tellStarting(ctx, ObservedStart{ObservedRun: seen})
+	proposal, err := p.machine.Init(in, now)
+	if err == nil && len(more) > 0 {
+		maps.Copy(more, g.Metadata)
+		in.Metadata = more
+		if carried, err := p.machine.Init(in, now); err == nil {
+			proposal = carried
+		} else {
+			c.engine.log.LogAttrs(ctx, slog.LevelWarn, "belay: what observers add to the metadata of a run does not fit, it is left out",
+				slog.String(keyRun, in.Run), slog.String(keyError, err.Error()))
+		}
+	}
 	if err != nil {
-		return backend.Initialization{}, err
+		c.engine.tellStarted(told, ObservedStart{ObservedRun: seen, Err: err})
+		return backend.Initialization{}, told, err
 	}
-	return backend.Initialization{Proposal: proposal, CheckpointID: c.newCommit(), Key: g.Key, Window: g.Window}, nil
+	return backend.Initialization{Proposal: proposal, CheckpointID: c.newCommit(), Key: g.Key, Window: g.Window}, told, nil
+}
+
+// tellStarted tells observers what became of a start.
+func (c *Client) tellStarted(told context.Context, d *run.Document, inserted backend.Inserted, err error) {
+	s := ObservedStart{ObservedRun: observed(c.owner, d), Existing: inserted.Existing, Err: err}
+	if inserted.Existing {
+		s.Run, s.Seq, s.Metadata = inserted.Run, 0, nil
+	}
+	c.engine.tellStarted(told, s)
 }
 
 // started is the run of an insert, or the one that holds its start key.

@@ -12,7 +12,7 @@ import (
 // StartIn starts a run in the host's own transaction: tx is a store that is bound to it (WithTx of
 // the SQL backends), and the run is there when the host commits, and never was when it
 // rolls back (clauses F2, X8). The graph may have been published in the same transaction.
-// It answers as Start does, repeats nothing by itself, and tells no hook. The run is stored
+// It answers as Start does, repeats nothing by itself, and tells no hook of a commit. The run is stored
 // as due: it is found by the next poll after the commit, or at once when the host calls Wake then.
 func (c *Client) StartIn(ctx context.Context, tx backend.Starter, ref graph.Ref, input any, opts StartOptions) (*Run, error) {
 	if err := c.check(ctx); err != nil {
@@ -40,11 +40,12 @@ func (c *Client) StartIn(ctx context.Context, tx backend.Starter, ref graph.Ref,
 	if err != nil {
 		return nil, err
 	}
-	init, err := c.initialize(p, g, now)
+	init, told, err := c.initialize(ctx, p, g, now)
 	if err != nil {
 		return nil, err
 	}
 	inserted, err := tx.InsertRun(ctx, c.owner, init)
+	c.tellStarted(told, init.Document, inserted, err)
 	if err != nil {
 		return nil, err
 	}

@@ -50,27 +50,31 @@ func (c *Client) StartMany(ctx context.Context, ref graph.Ref, runs []NewRun) ([
 		to := min(from+startTogether, len(runs))
 		inits := make([]backend.Initialization, 0, to-from)
 		indexes := make([]int, 0, to-from)
+		told := make([]context.Context, 0, to-from)
 		for i := from; i < to; i++ {
 			g, err := check(ref, runs[i].Input, runs[i].StartOptions)
 			if err != nil {
 				answers[i].Err = err
 				continue
 			}
-			init, err := c.initialize(p, g, now)
+			init, seen, err := c.initialize(ctx, p, g, now)
 			if err != nil {
 				answers[i].Err = err
 				continue
 			}
-			inits, indexes = append(inits, init), append(indexes, i)
+			inits, indexes, told = append(inits, init), append(indexes, i), append(told, seen)
 		}
+		began := e.clock.Now()
 		for k, inserted := range c.insertAll(ctx, inits) {
 			answer := &answers[indexes[k]]
+			c.tellStarted(told[k], inits[k].Document, inserted.Inserted, inserted.Err)
 			if answer.Err = inserted.Err; inserted.Err != nil {
 				continue
 			}
 			answer.Run, answer.Err = c.started(ctx, e.store, inits[k], inserted.Inserted)
 			if !inserted.Existing {
 				e.observe(inits[k].Document, inits[k].Events)
+				e.tellCommitted(told[k], c.owner, &inits[k].Proposal, false, e.clock.Now().Sub(began))
 				e.becomesDue(inits[k].Proposal)
 			}
 		}

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -29,6 +30,7 @@ type vehicle struct {
 	// it ended.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	fresh  bool // the run was stored as claimed
 
 	// Of the holder of the baton.
 	goroutine goroutine
@@ -39,12 +41,18 @@ type vehicle struct {
 	commits   int
 	wake      time.Time // when the run is due again, when this vehicle left it unfinished
 	abandoned bool
-	parked    bool // by its last commit, without a step
+	parked    bool            // by its last commit, without a step
+	told      context.Context // ctx, with what observers added
+	claimTold bool
+	began     time.Time // local instant at which observers were told of the claim
+	metadata  map[string]string
+	lostAt    FenceStage // where the claim turned out to be lost, when that ended the vehicle
 
 	seq atomic.Int64 // of the last commit known here
 
 	mu       sync.Mutex
-	cause    error // why the vehicle must end
+	cause    error      // why the vehicle must end
+	stage    FenceStage // where that came from; empty: not from a lost claim
 	finished bool
 	attempts []attempt // of the superstep in flight
 	pending  int       // attempts that have neither returned nor been given up
@@ -59,6 +67,7 @@ func newVehicle(s *session, lease claim.Lease, clock instants, sent time.Time) *
 	v := &vehicle{engine: s.engine, session: s, lease: lease, clock: clock, confirmed: sent}
 	v.seq.Store(lease.Seq)
 	v.ctx, v.cancel = context.WithCancelCause(context.Background())
+	v.told = v.ctx
 	return v
 }
 
@@ -68,6 +77,7 @@ func (v *vehicle) now() time.Time { return v.clock.at(v.engine.clock.Now()) }
 // drive begins, and goes on as far as this goroutine gets.
 func (v *vehicle) drive() {
 	if v.session.stopping() {
+		v.tellClaimed(nil)
 		v.release(claim.ReleasePolicy{Refund: true})
 		return
 	}
@@ -80,12 +90,13 @@ func (v *vehicle) drive() {
 // reports false.
 func (v *vehicle) load() bool {
 	doc, err := v.document()
+	v.tellClaimed(doc)
 	if err != nil {
 		v.refuseDocument(err)
 		return false
 	}
 	if doc.Seq != v.lease.Seq {
-		v.lost("the run moved on before it began here")
+		v.lost(FenceBegin, "the run moved on before it began here")
 		return false
 	}
 	p, err := v.engine.programToDrive(v.session.io, v.lease.Owner, doc.Graph)
@@ -135,7 +146,7 @@ func (v *vehicle) advance() {
 				return
 			}
 			if v.engine.beat.overdue(v) {
-				v.lost("the claim was not refreshed in time, nothing is begun under it")
+				v.lost(FenceExpiry, "the claim was not refreshed in time, nothing is begun under it")
 				return
 			}
 			v.plan = plan
@@ -159,13 +170,13 @@ func (v *vehicle) advance() {
 
 // end tells the vehicle to stop: its nodes' contexts end with the cause, and what they still
 // return is dropped. A commit that is under way is left to its fence.
-func (v *vehicle) end(cause error) {
+func (v *vehicle) end(cause error, stage FenceStage) {
 	v.mu.Lock()
 	if v.cause != nil || v.finished {
 		v.mu.Unlock()
 		return
 	}
-	v.cause = cause
+	v.cause, v.stage = cause, stage
 	executing := v.pending > 0
 	attempts := v.attempts
 	v.mu.Unlock()
@@ -202,11 +213,15 @@ func (v *vehicle) leave(cause error) {
 		v.release(claim.ReleasePolicy{Refund: true})
 		return
 	}
-	v.lost(cause.Error())
+	v.lost("", cause.Error())
 }
 
-// lost ends quietly: somebody else has the run, or had a say in it.
-func (v *vehicle) lost(reason string) {
+// lost ends quietly: somebody else has the run, or had a say in it. An empty stage is the one at which
+// the vehicle was told to end.
+func (v *vehicle) lost(stage FenceStage, reason string) {
+	v.mu.Lock()
+	v.lostAt = cmp.Or(stage, v.stage)
+	v.mu.Unlock()
 	v.engine.stats.lostClaims.Add(1)
 	v.say(slog.LevelInfo, "belay: stopped driving a run", slog.String(keyReason, reason))
 	v.finish()
@@ -223,6 +238,7 @@ func (v *vehicle) finish() {
 	}
 	v.engine.beat.drop(v)
 	v.cancel(context.Canceled)
+	v.tellEnded()
 	v.session.finished(v)
 }
 
