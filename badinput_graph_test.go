@@ -205,6 +205,11 @@ func badRun() map[string][]bad {
 			}, run.ErrInvalidDocument, "UTF-8"},
 		}
 	}
+	migrated := func(w *world) *run.Document {
+		d := *w.initial().Document
+		d.Lineage = []run.Ancestor{{Hash: "h", Until: 1}}
+		return &d
+	}
 	event := func(call func(e run.Event) error) []bad {
 		return []bad{
 			{"an empty event", func(*world) error { return call(run.Event{}) }, run.ErrInvalidEvent, ""},
@@ -247,7 +252,11 @@ func badRun() map[string][]bad {
 			with("a failure of a run that has not failed", "failure", func(d *run.Document) { d.Failure = &run.Failure{Code: "x"} }),
 			with("output of a run that is not done", "output", func(d *run.Document) { d.Output = value.Value("{}") }),
 		},
-		"run.Encode":         encode(func(d *run.Document) error { _, err := run.Encode(d); return err }),
+		"run.Encode": encode(func(d *run.Document) error { _, err := run.Encode(d); return err }),
+		"run.EncodeAs": append(encode(func(d *run.Document) error { _, err := run.EncodeAs(d, 1); return err }),
+			bad{"a lineage in format 1", func(w *world) error { _, err := run.EncodeAs(migrated(w), 1); return err }, run.ErrFormat, "not pinned"}),
+		"run.CheckWritable":  {{"a lineage in format 1", func(w *world) error { return run.CheckWritable(migrated(w), 1) }, run.ErrFormat, "not pinned"}},
+		"run.CheckFormat":    {{"a format of the future", func(*world) error { return run.CheckFormat(99) }, errArgument, "the formats 1 to"}},
 		"run.AppendDocument": encode(func(d *run.Document) error { _, err := run.AppendDocument(nil, d); return err }),
 		"run.Decode": {
 			{"nothing", func(*world) error { _, err := run.Decode(nil); return err }, run.ErrInvalidDocument, ""},
@@ -257,7 +266,7 @@ func badRun() map[string][]bad {
 				return err
 			}, run.ErrFormat, "colour"},
 			{"a newer format", func(w *world) error {
-				_, err := run.Decode([]byte(strings.Replace(encoded(w), `"format":1`, `"format":99`, 1)))
+				_, err := run.Decode([]byte(strings.Replace(encoded(w), `"format":2`, `"format":99`, 1)))
 				return err
 			}, run.ErrFormat, "99"},
 		},

@@ -165,7 +165,7 @@ func CheckMutation(current *run.Document, p run.Proposal, limits value.Limits) (
 		return p, refuse(ErrInvalidMutation, "it builds on sequence %d, the current one is %d", p.Expected, current.Seq)
 	case p.Schedule.Kind == checkpoint.Retain:
 		return p, refuse(ErrInvalidMutation, "there is no claim to retain: release the run")
-	case !run.CanMove(current.Status, d.Status):
+	case !run.CanMove(current.Status, d.Status), current.Status == run.Waiting && d.Status == run.Waiting && p.Type != checkpoint.GraphMigrated:
 		return p, refuse(ErrInvalidMutation, "a run cannot move from %s to %q", current.Status, d.Status)
 	}
 	stored := IdentityOf(current)

@@ -37,6 +37,7 @@ func (s *superstep) barrier(c *commit, writes []Write, asked []*Interrupt, kind 
 		return s.machine.complete(c)
 	}
 	c.next.Step++
+	c.next.Renamed = nil
 	if !c.next.onlyInterruptsOpen() {
 		return c.propose(kind, checkpoint.Schedule{Kind: checkpoint.Retain}), nil
 	}

@@ -129,3 +129,17 @@ func BenchmarkValid(b *testing.B) {
 		}
 	}
 }
+
+// What a fleet reads right after a release whose format is newer.
+func BenchmarkDecodeFormat1(b *testing.B) {
+	raw, err := EncodeAs(settledOneNode(b).Document, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Decode(raw); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -3,8 +3,11 @@ package run
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/belay-run/belay/checkpoint"
+	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/value"
 )
@@ -81,6 +85,25 @@ func specimens() map[string]*Document {
 	}
 }
 
+// news are documents that only format 2 can say.
+func news() map[string]*Document {
+	migrated := *specimens()["parked"]
+	migrated.Lineage = []Ancestor{{Hash: strings.Repeat("0a", 32), Until: 4}, {Hash: strings.Repeat("0b", 32), Until: 7}}
+	renamed := migrated
+	renamed.Tasks = slices.Clone(migrated.Tasks)
+	renamed.Tasks[0].Node = "bill"
+	renamed.Barriers = []Barrier{{"join", []string{"bill", "reserve"}}}
+	renamed.Renamed = []Renaming{{Node: "bill", Was: "charge"}}
+	return map[string]*Document{"migrated": &migrated, "renamed": &renamed}
+}
+
+// all are the specimens of every format.
+func all() map[string]*Document {
+	docs := specimens()
+	maps.Copy(docs, news())
+	return docs
+}
+
 func specimenEvents() map[string]Event {
 	return map[string]Event{
 		"checkpoint": {Run: "r", Seq: 4, Type: EventCheckpointCommitted, At: at(1), Step: 1, Checkpoint: checkpoint.StepCommitted, Commit: 2},
@@ -91,12 +114,13 @@ func specimenEvents() map[string]Event {
 		"updated":   {Run: "r", Seq: 2, Type: EventStateUpdated, At: at(1), Step: 1, Field: "total", Version: 3},
 		"edge":      {Run: "r", Seq: 3, Type: EventEdgeFired, At: at(1), Step: 1, Edge: "end"},
 		"requested": {Run: "r", Seq: 5, Type: EventInterruptRequested, At: at(1), Step: 1, Node: "ask", Interrupt: "r:1:ask", Data: value.Value(`{"text":"Ship?"}`)},
+		"migrated":  {Run: "r", Seq: 7, Type: EventGraphMigrated, At: at(1), Step: 3, Data: value.Value(`{"from":"0a","to":"0b"}`)},
 		"skipped":   {Run: "r", Seq: 6, Type: EventNodeSkipped, At: at(1), Step: 0, Node: "notify", Reason: "nobody asked"},
 	}
 }
 
 func TestEveryLegalDocumentSurvivesItsEncoding(t *testing.T) {
-	for name, d := range specimens() {
+	for name, d := range all() {
 		raw, err := Encode(d)
 		if err != nil {
 			t.Fatal(name, err)
@@ -115,18 +139,26 @@ func TestEveryLegalDocumentSurvivesItsEncoding(t *testing.T) {
 	}
 }
 
-// The golden files are documents as format 1 wrote them. They are read for ever, and
-// written the same as long as format 1 is the newest.
-func TestGoldenDocumentsOfFormat1(t *testing.T) {
-	for name, d := range specimens() {
-		golden(t, "testdata/format1/"+name+".json", func() ([]byte, error) { return Encode(d) }, func(raw []byte) error {
-			back, err := Decode(raw)
-			if diff := cmp.Diff(d, back); err == nil && diff != "" {
-				t.Errorf("%s (-want +golden):\n%s", name, diff)
-			}
-			return err
-		})
+// The golden files are documents as each format wrote them. They are read for ever, and
+// written the same by a writer that is pinned to their format.
+func TestGoldenDocumentsOfEveryFormat(t *testing.T) {
+	for format, docs := range map[int]map[string]*Document{1: specimens(), 2: all()} {
+		for name, d := range docs {
+			golden(t, fmt.Sprintf("testdata/format%d/%s.json", format, name), func() ([]byte, error) { return EncodeAs(d, format) }, func(raw []byte) error {
+				back, err := Decode(raw)
+				if diff := cmp.Diff(d, back); err == nil && diff != "" {
+					t.Errorf("%s (-want +golden):\n%s", name, diff)
+				}
+				return err
+			})
+		}
+		if files, err := filepath.Glob(fmt.Sprintf("testdata/format%d/[^e]*.json", format)); err != nil || len(files) != len(docs) {
+			t.Errorf("format %d has %d golden documents and %d specimens (%v)", format, len(files), len(docs), err)
+		}
 	}
+}
+
+func TestGoldenEvents(t *testing.T) {
 	for name, e := range specimenEvents() {
 		golden(t, "testdata/format1/event_"+name+".json", func() ([]byte, error) { return EncodeEvent(e) }, func(raw []byte) error {
 			back, err := DecodeEvent(raw)
@@ -205,9 +237,9 @@ func TestDecodeRefusesWhatIsDamaged(t *testing.T) {
 }
 
 func TestDecodeLeavesNewerDocumentsToNewerBuilds(t *testing.T) {
-	const head = `{"format":1,"run":{"id":"r","graph":{"id":"g","hash":"h"},"status":"running"`
+	const head = `{"format":2,"run":{"id":"r","graph":{"id":"g","hash":"h"},"status":"running"`
 	for name, raw := range map[string]string{
-		"a newer format":               `{"format":2,"run":{"anything":true}}`,
+		"a newer format":               `{"format":3,"run":{"anything":true}}`,
 		"a newer format, other shape":  `{"format":7,"what":[]}`,
 		"an unknown member":            head + `,"color":"red"}}`,
 		"an unknown member of a part":  head + `,"timers":[{"kind":"task","key":"k","color":{"a":[1]}}]}}`,
@@ -266,24 +298,67 @@ func TestDecodeKeepsNothingOfItsArgument(t *testing.T) {
 	}
 }
 
-// Only one format exists, so the chain of upcasts is tried with two made up for it.
+// The chain of upcasts is tried with two made up for it.
 func TestOlderDocumentsAreBroughtUpStepByStep(t *testing.T) {
 	rename := func(from, to string) func([]byte) ([]byte, error) {
 		return func(b []byte) ([]byte, error) { return bytes.ReplaceAll(b, []byte(from), []byte(to)), nil }
 	}
 	r := newDecoder([]byte(`{"name":"r","graph":{"id":"g","hash":"h"},"status":"running"}`))
-	d := r.older([]func([]byte) ([]byte, error){rename(`"name"`, `"key"`), rename(`"key"`, `"id"`)})
+	d := r.older(1, []func([]byte) ([]byte, error){rename(`"name"`, `"key"`), rename(`"key"`, `"id"`)})
 	if r.err != nil || d == nil || d.ID != "r" || d.Valid() != nil {
 		t.Fatalf("%+v, %v", d, r.err)
 	}
 	r = newDecoder([]byte(`{}`))
 	broken := errors.New("broken")
-	if d := r.older([]func([]byte) ([]byte, error){func([]byte) ([]byte, error) { return nil, broken }}); d != nil || !errors.Is(r.err, broken) {
+	if d := r.older(1, []func([]byte) ([]byte, error){func([]byte) ([]byte, error) { return nil, broken }}); d != nil || !errors.Is(r.err, broken) {
 		t.Fatalf("%+v, %v", d, r.err)
 	}
 	for i, upcast := range upcasts {
 		if upcast == nil {
 			t.Errorf("format %d has no upcast", i+1)
+		}
+	}
+}
+
+// A pinned writer never leaves out what its format cannot say.
+func TestAPinnedWriterRefusesWhatItsFormatCannotSay(t *testing.T) {
+	for name, d := range news() {
+		raw, err := EncodeAs(d, 1)
+		var refused *WriteFormatError
+		if raw != nil || !errors.As(err, &refused) || !errors.Is(err, ErrFormat) || refused.Needs != 2 || refused.Format != 1 || refused.Run != d.ID {
+			t.Errorf("%s in format 1: %s, %v", name, raw, err)
+		}
+		for _, format := range []int{0, 2} {
+			raw, err := EncodeAs(d, format)
+			newest, err2 := Encode(d)
+			if err != nil || err2 != nil || !bytes.Equal(raw, newest) {
+				t.Errorf("%s in format %d: %s, %v, %v", name, format, raw, err, err2)
+			}
+		}
+	}
+	onlyRenamed := *specimens()["waiting"]
+	onlyRenamed.Renamed = []Renaming{{Node: "ask", Was: "question"}}
+	if err := CheckWritable(&onlyRenamed, 1); !errors.Is(err, ErrFormat) {
+		t.Errorf("renamed nodes in format 1: %v", err)
+	}
+	for _, format := range []int{-1, Format + 1} {
+		if raw, err := EncodeAs(specimens()["done"], format); raw != nil || !errors.Is(err, claim.ErrInvalidArgument) {
+			t.Errorf("format %d: %s, %v", format, raw, err)
+		}
+	}
+}
+
+// What format 2 added is an unknown member to format 1.
+func TestADocumentOfFormat1HasNoMembersOfFormat2(t *testing.T) {
+	for name, d := range news() {
+		raw, err := Encode(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Decode(bytes.Replace(raw, []byte(`{"format":2`), []byte(`{"format":1`), 1))
+		var format *FormatError
+		if !errors.As(err, &format) || format.Format != 1 {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
@@ -349,6 +424,7 @@ func TestEventsAreRefused(t *testing.T) {
 		"no object":         `"x"`,
 		"something follows": `{"at":"2026-01-01T00:00:00.000000Z","run":"r","seq":1,"step":1,"type":"edge_fired"} {}`,
 		"no time":           `{"run":"r","seq":1,"step":1,"type":"edge_fired"}`,
+		"format of its own": `{"at":"2026-01-01T00:00:00.000000Z","format":1,"run":"r","seq":1,"step":1,"type":"edge_fired"}`,
 		"no type":           `{"at":"2026-01-01T00:00:00.000000Z","run":"r","seq":1,"step":1}`,
 	} {
 		if e, err := DecodeEvent([]byte(raw)); !errors.Is(err, ErrInvalidEvent) || errors.Is(err, ErrFormat) {
@@ -357,6 +433,7 @@ func TestEventsAreRefused(t *testing.T) {
 	}
 	for name, raw := range map[string]string{
 		"unknown member": `{"at":"2026-01-01T00:00:00.000000Z","run":"r","seq":1,"step":1,"type":"edge_fired","color":1}`,
+		"newer format":   `{"format":2,"odd":[]}`,
 		"unknown type":   `{"at":"2026-01-01T00:00:00.000000Z","run":"r","seq":1,"step":1,"type":"node_sang"}`,
 	} {
 		if e, err := DecodeEvent([]byte(raw)); !errors.Is(err, ErrFormat) {
@@ -377,7 +454,7 @@ func TestEveryEventTypeIsKnown(t *testing.T) {
 
 // Whatever decodes is valid, and survives its encoding.
 func FuzzDecode(f *testing.F) {
-	for _, d := range specimens() {
+	for _, d := range all() {
 		raw, err := Encode(d)
 		if err != nil {
 			f.Fatal(err)

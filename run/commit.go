@@ -52,7 +52,7 @@ func (c *commit) propose(t checkpoint.Type, s checkpoint.Schedule) Proposal {
 func (c *commit) end(status Status) {
 	d := c.next
 	d.Status, d.FinishedAt = status, c.now
-	d.Tasks, d.Writes, d.Timers, d.Pending = nil, nil, nil, nil
+	d.Tasks, d.Writes, d.Timers, d.Pending, d.Renamed = nil, nil, nil, nil, nil
 	for k := range d.Interrupts {
 		if d.Interrupts[k].Status != InterruptOpen {
 			continue

@@ -31,6 +31,7 @@ import (
 type Document struct {
 	ID                               string
 	Graph                            graph.Ref
+	Lineage                          []Ancestor // graph versions that it was migrated away from; by sequence
 	Status                           Status
 	Step                             int64       // the superstep being planned or parked; 1 at initialization
 	Input                            []Channel   // by name; version 1 when given at the start, 0 for a default
@@ -42,6 +43,7 @@ type Document struct {
 	Barriers                         []Barrier   // collected sources of barrier edges; by edge id; only non-empty ones
 	Changed                          []string    // names written since the guards were last evaluated; sorted
 	Pending                          []string    // nodes to run next, those with an open interrupt included; sorted
+	Renamed                          []Renaming  // nodes that a migration renamed within this superstep; by node
 	Completed                        []NodeCount // completions per node, skips included; by node
 	Tasks                            []Task      // parked attempts; by node
 	Writes                           []Write     // results of finished siblings of parked tasks; by node
@@ -51,6 +53,19 @@ type Document struct {
 	EventSeq                         int64       // last event sequence
 	StartedAt, UpdatedAt, FinishedAt time.Time
 	Metadata                         map[string]string
+}
+
+// Ancestor is a version of the run's graph that the run was migrated away from.
+type Ancestor struct {
+	Hash  string
+	Until int64 // the checkpoint sequence of the migration
+}
+
+// Renaming is a node whose superstep began under another name. Until the barrier its
+// task is named after that one, since the task's id is the idempotency key of what an
+// attempt may have done already.
+type Renaming struct {
+	Node, Was string
 }
 
 // Channel is one state name's value.
@@ -96,7 +111,8 @@ const (
 )
 
 // Task is a parked attempt. Its id is run:step:node, which is also the
-// idempotency key of every attempt.
+// idempotency key of every attempt; the node as it was called when the superstep
+// began.
 type Task struct {
 	ID        string
 	Node      string
@@ -223,6 +239,16 @@ func (d *Document) runnable(askers []string) (n int) {
 	return n
 }
 
+// taskName is the node's part of its task's id in this superstep.
+func (d *Document) taskName(node string) string {
+	if len(d.Renamed) > 0 {
+		if i, ok := findRenaming(d.Renamed, node); ok {
+			return d.Renamed[i].Was
+		}
+	}
+	return node
+}
+
 // Value is the value of a state name (input or field), nil when never written
 // and without a default. It is shared with the document: do not modify it.
 func (d *Document) Value(name string) value.Value { return d.channel(name).Value }
@@ -273,6 +299,10 @@ func findChannel(cs []Channel, name string) (int, bool) {
 
 func findInterrupt(is []Interrupt, id string) (int, bool) {
 	return slices.BinarySearchFunc(is, id, func(i Interrupt, id string) int { return strings.Compare(i.ID, id) })
+}
+
+func findRenaming(rs []Renaming, node string) (int, bool) {
+	return slices.BinarySearchFunc(rs, node, func(r Renaming, node string) int { return strings.Compare(r.Node, node) })
 }
 
 func findTask(ts []Task, node string) (int, bool) {

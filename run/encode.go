@@ -129,7 +129,9 @@ func (e *encoder) document(d *Document) {
 	e.text(d.Graph.ID)
 	e.raw(`,"hash":`)
 	e.text(d.Graph.Hash)
-	e.raw(`},"status":`)
+	e.b = append(e.b, '}')
+	optList(e, `,"lineage":`, d.Lineage, (*encoder).ancestor)
+	e.raw(`,"status":`)
 	e.text(string(d.Status))
 	e.optInt(`,"step":`, d.Step)
 	e.optInt(`,"seq":`, d.Seq)
@@ -147,6 +149,7 @@ func (e *encoder) document(d *Document) {
 	e.optChannels(`,"state":`, d.State)
 	optList(e, `,"changed":`, d.Changed, (*encoder).name)
 	optList(e, `,"pending":`, d.Pending, (*encoder).name)
+	optMembers(e, `,"renamed":`, d.Renamed, (*encoder).renaming)
 	optMembers(e, `,"completed":`, d.Completed, (*encoder).nodeCount)
 	optMembers(e, `,"edges":`, d.Edges, (*encoder).edgeCount)
 	optMembers(e, `,"barriers":`, d.Barriers, (*encoder).barrier)
@@ -170,6 +173,20 @@ func (e *encoder) document(d *Document) {
 }
 
 func (e *encoder) name(s *string) { e.text(*s) }
+
+func (e *encoder) ancestor(a *Ancestor) {
+	e.raw(`{"hash":`)
+	e.text(a.Hash)
+	e.raw(`,"until":`)
+	e.int(a.Until)
+	e.b = append(e.b, '}')
+}
+
+func (e *encoder) renaming(r *Renaming) {
+	e.text(r.Node)
+	e.b = append(e.b, ':')
+	e.text(r.Was)
+}
 
 func (e *encoder) failure(f *Failure) {
 	e.raw(`{"code":`)

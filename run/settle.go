@@ -91,7 +91,7 @@ func match(d *Document, plan *Plan, results []Result) ([]Result, error) {
 
 // planned reports whether the document would plan this activation.
 func planned(d *Document, a *Activation, askers []string) bool {
-	if !isTaskID(a.Task, d.ID, d.Step, a.Node.ID) {
+	if !isTaskID(a.Task, d.ID, d.Step, d.taskName(a.Node.ID)) {
 		return false
 	}
 	if len(d.Tasks) == 0 {
@@ -202,10 +202,12 @@ func (s *superstep) stillParked() ([]Task, []Timer) {
 	if len(s.from.Timers) == 0 {
 		return nil, nil
 	}
-	executed := func(key string) bool {
-		_, ok := slices.BinarySearchFunc(s.verdicts, key, func(v verdict, key string) int { return strings.Compare(v.activation.Task, key) })
-		return ok
+	settled := make([]string, len(s.verdicts)) // the tasks' ids: renamed nodes have them in another order
+	for i := range s.verdicts {
+		settled[i] = s.verdicts[i].activation.Task
 	}
+	slices.Sort(settled)
+	executed := func(task string) bool { return contains(settled, task) }
 	var tasks []Task
 	for i := range s.from.Tasks {
 		if !executed(s.from.Tasks[i].ID) {

@@ -47,6 +47,12 @@ func (m measure) document(d *Document) int {
 	n := fixedDocument + m.text(d.ID) + m.text(d.Graph.ID) + m.text(d.Graph.Hash) + m.text(d.Reason) +
 		len(d.Output) + m.failure(d.Failure) + m.channels(d.Input) + m.channels(d.State) +
 		m.names(d.Changed) + m.names(d.Pending)
+	for i := range d.Lineage {
+		n += m.text(d.Lineage[i].Hash) + fixedElement
+	}
+	for i := range d.Renamed {
+		n += m.text(d.Renamed[i].Node) + m.text(d.Renamed[i].Was) + fixedElement
+	}
 	for i := range d.Completed {
 		n += m.text(d.Completed[i].Node) + fixedElement
 	}

@@ -44,16 +44,18 @@ const (
 	MoveFail       Move = "fail"
 	MoveResume     Move = "resume"
 	MoveCancel     Move = "cancel"
+	MoveMigrate    Move = "migrate"
 )
 
 // Moves lists every move, in the order above.
 func Moves() []Move {
-	return []Move{MoveInitialize, MoveAdvance, MoveWait, MoveComplete, MoveFail, MoveResume, MoveCancel}
+	return []Move{MoveInitialize, MoveAdvance, MoveWait, MoveComplete, MoveFail, MoveResume, MoveCancel, MoveMigrate}
 }
 
 //go:generate go test -run ^TestThePageOfTheMachineIsCurrent$ . -rewrite
 
-// The status table. Terminal statuses have no row, so they absorb.
+// The status table. Terminal statuses have no row, so they absorb. A migration leaves the
+// status as it is; it is the only move of a waiting run that stays waiting.
 var table = fsm.Events{
 	row(MoveInitialize, Running, Created),
 	row(MoveAdvance, Running, Running),
@@ -62,6 +64,8 @@ var table = fsm.Events{
 	row(MoveFail, Failed, Running),
 	row(MoveResume, Running, Waiting),
 	row(MoveCancel, Cancelled, Running, Waiting),
+	row(MoveMigrate, Running, Running),
+	row(MoveMigrate, Waiting, Waiting),
 }
 
 func row(m Move, to Status, from ...Status) fsm.EventDesc {
@@ -74,7 +78,7 @@ func row(m Move, to Status, from ...Status) fsm.EventDesc {
 
 const (
 	statusCount = 6
-	moveCount   = 7
+	moveCount   = 8
 )
 
 // moves is the table as the machine executes it: an FSM per document would cost

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"github.com/belay-run/belay/claim"
@@ -12,12 +13,15 @@ import (
 //   - The status is a storable one, the run id is an identifier, graph id and hash
 //     are set, counters are not negative, every slice is sorted by its key without
 //     doubles, every text is UTF-8, instants are UTC in whole microseconds.
+//   - The lineage ascends by sequence, and not beyond the document's. Renamed nodes only
+//     before the end, and no two nodes' tasks have one id.
 //   - An output only when done, a failure (with code and message) exactly when
 //     failed, a reason only when cancelled, finished-at exactly when terminal.
 //   - Pending nodes and open interrupts only before the end; closed interrupts
 //     only after it.
 //   - Tasks and timers only while running; pending writes only beside tasks; a node
 //     at most once across tasks and pending writes. A task's id is run:step:node,
+//     with the node's name of when the superstep began,
 //     its input hash that of its snapshot, and it has its timer; a task that waits
 //     for a retry has failed before.
 //   - An open interrupt's node is pending and has no other open one; resolved-at is
@@ -32,7 +36,7 @@ func (d *Document) Valid() error {
 		return invalid("it is nil")
 	}
 	for _, check := range []func(*Document) error{
-		validIdentity, validOutcome, validState, validProgress, validTasks, validInterrupts, validTimers, validWaiting,
+		validIdentity, validLineage, validOutcome, validState, validProgress, validTasks, validInterrupts, validTimers, validWaiting,
 	} {
 		if err := check(d); err != nil {
 			return err
@@ -57,6 +61,51 @@ func validIdentity(d *Document) error {
 		return invalid("a time is not UTC in whole microseconds of the years 1 to 9999")
 	case checkMetadata(d.Metadata) != nil:
 		return invalid("metadata: %v", checkMetadata(d.Metadata))
+	}
+	return nil
+}
+
+func validLineage(d *Document) error {
+	for i, a := range d.Lineage {
+		switch {
+		case a.Hash == "" || !utf8.ValidString(a.Hash):
+			return invalid("the lineage names no graph version, or one that is not UTF-8")
+		case a.Until < 1 || a.Until > d.Seq || i > 0 && d.Lineage[i-1].Until >= a.Until:
+			return invalid("the lineage's sequence %d is out of order, or not one of the run's", a.Until)
+		}
+	}
+	if len(d.Renamed) == 0 {
+		return nil
+	}
+	if d.Status.Terminal() {
+		return invalid("renamed nodes, but the status is %s", d.Status)
+	}
+	names := make([]string, 0, len(d.Renamed)+len(d.Pending)+len(d.Tasks))
+	for i, r := range d.Renamed {
+		switch {
+		case i > 0 && d.Renamed[i-1].Node >= r.Node:
+			return invalid("renamed nodes are not sorted, or %s is there twice", r.Node)
+		case r.Node == "" || r.Was == "" || r.Was == r.Node || !utf8.ValidString(r.Node) || !utf8.ValidString(r.Was):
+			return invalid("the renaming of %q names no other node, or is not UTF-8", r.Node)
+		}
+		names = append(names, r.Was)
+	}
+	unnamed := func(node string) {
+		if _, ok := findRenaming(d.Renamed, node); !ok {
+			names = append(names, node)
+		}
+	}
+	for _, node := range d.Pending {
+		unnamed(node)
+	}
+	for i := range d.Tasks {
+		unnamed(d.Tasks[i].Node)
+	}
+	slices.Sort(names)
+	for i := range names {
+		if i > 0 && names[i-1] == names[i] {
+			return invalid("the tasks of two nodes are called after %s", names[i])
+		}
 	}
 	return nil
 }
@@ -164,7 +213,7 @@ func validTasks(d *Document) error {
 		switch {
 		case i > 0 && d.Tasks[i-1].Node >= t.Node:
 			return invalid("tasks are not sorted by node, or %s has two", t.Node)
-		case !isTaskID(t.ID, d.ID, d.Step, t.Node):
+		case !isTaskID(t.ID, d.ID, d.Step, d.taskName(t.Node)):
 			return invalid("the task of %s is not named run:step:node", t.Node)
 		case t.Failures < 0:
 			return invalid("task %s has a negative count", t.ID)

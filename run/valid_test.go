@@ -10,7 +10,7 @@ import (
 )
 
 func TestSpecimensAreValid(t *testing.T) {
-	for name, d := range specimens() {
+	for name, d := range all() {
 		if err := d.Valid(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -50,6 +50,18 @@ func TestEveryRuleOfADurableDocument(t *testing.T) {
 		{"instants are UTC", "smallest", "microseconds", func(d *Document) { d.StartedAt = at(0).In(time.FixedZone("x", 60)) }},
 		{"instants end with the year 9999", "smallest", "microseconds", func(d *Document) { d.StartedAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
 		{"metadata is bounded", "smallest", "metadata", func(d *Document) { d.Metadata = map[string]string{"": "x"} }},
+
+		{"a lineage names versions", "migrated", "lineage", func(d *Document) { d.Lineage = []Ancestor{{Until: 2}} }},
+		{"a lineage is UTF-8", "migrated", "lineage", func(d *Document) { d.Lineage = []Ancestor{{Hash: "\xff", Until: 2}} }},
+		{"a lineage ascends", "migrated", "lineage", func(d *Document) { d.Lineage = []Ancestor{{Hash: "a", Until: 2}, {Hash: "b", Until: 2}} }},
+		{"a lineage begins after the start", "migrated", "lineage", func(d *Document) { d.Lineage = []Ancestor{{Hash: "a"}} }},
+		{"a lineage ends with the run", "migrated", "lineage", func(d *Document) { d.Lineage = []Ancestor{{Hash: "a", Until: d.Seq + 1}} }},
+		{"renamed nodes only before the end", "done", "renamed", func(d *Document) { d.Renamed = []Renaming{{"a", "b"}} }},
+		{"renamed nodes are sorted", "parked", "renamed", func(d *Document) { d.Renamed = []Renaming{{"b", "x"}, {"a", "y"}} }},
+		{"a renamed node has another name", "parked", "renaming", func(d *Document) { d.Renamed = []Renaming{{"a", "a"}} }},
+		{"a renamed node is UTF-8", "parked", "renaming", func(d *Document) { d.Renamed = []Renaming{{"a", "\xff"}} }},
+		{"two tasks have two names", "parked", "called after", func(d *Document) { d.Renamed = []Renaming{{"other", "charge"}} }},
+		{"a renamed node's task keeps its name", "renamed", "run:step:node", func(d *Document) { d.Renamed = nil }},
 
 		{"an output only when done", "smallest", "output", func(d *Document) { d.Output = value.Value(`{}`) }},
 		{"a failure only when failed", "done", "failure", func(d *Document) { d.Failure = &Failure{Code: "c", Message: "m"} }},
@@ -134,7 +146,7 @@ func TestEveryRuleOfADurableDocument(t *testing.T) {
 		{"who only asks waits", "waiting", "running", func(d *Document) { d.Status = Running }},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
-			d := specimens()[c.of]
+			d := all()[c.of]
 			c.change(d)
 			err := d.Valid()
 			if !errors.Is(err, ErrInvalidDocument) || !strings.Contains(err.Error(), c.says) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/run"
 )
 
 // ClaimDue claims due runs (clauses K1 to K5). The index is locked from the first look to
@@ -20,6 +21,12 @@ func (s *Store) ClaimDueDocuments(ctx context.Context, p claim.Policy) (backend.
 	var documents []backend.ClaimedDocument
 	batch, err := s.claimDue(ctx, p, func(c *committed) {
 		d, err := c.read()
+		if err == nil {
+			// Refused before anything is executed that could not be stored.
+			if err = run.CheckWritable(d, s.format); err != nil {
+				d = nil
+			}
+		}
 		documents = append(documents, backend.ClaimedDocument{Document: d, Err: err})
 	})
 	return backend.ClaimedBatch{Batch: batch, Documents: documents}, err

@@ -19,6 +19,9 @@ func (s *Store) Commit(ctx context.Context, scope backend.Scope, c backend.Commi
 
 // commit applies a checked commit, once it has the run's lock.
 func (s *Store) commit(ctx context.Context, scope backend.Scope, c backend.Commit, acquire func(*lock, context.Context) error) (backend.Committed, error) {
+	if err := run.CheckWritable(c.Document, s.format); err != nil {
+		return backend.Committed{}, err
+	}
 	if err := s.enter(ctx, "commit: begun"); err != nil {
 		return backend.Committed{}, err
 	}

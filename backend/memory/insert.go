@@ -8,6 +8,7 @@ import (
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/checkpoint"
 	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/run"
 )
 
 // keys holds an owner's start keys. An insert with a key holds the lock from its look at
@@ -60,6 +61,9 @@ func (k *keys) forget(key *startKey) {
 func (s *Store) InsertRun(ctx context.Context, id backend.Owner, in backend.Initialization) (backend.Inserted, error) {
 	in, err := backend.CheckInitialization(id, in, s.Features(), s.limits)
 	if err != nil {
+		return backend.Inserted{}, err
+	}
+	if err := run.CheckWritable(in.Document, s.format); err != nil {
 		return backend.Inserted{}, err
 	}
 	if err := s.enter(ctx, "insert: begun"); err != nil {

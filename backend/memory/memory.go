@@ -34,6 +34,9 @@ type Options struct {
 	NewToken func() claim.Token
 	// Limits bounds documents and events. Defaults to value.Limits{}.WithDefaults().
 	Limits value.Limits
+	// WriteFormat is as in the stores that write documents: what an older format than
+	// run.Format cannot say is refused, though nothing is encoded. Defaults to the newest.
+	WriteFormat int
 	// Yield, for tests, is called between the steps of an operation with the name of the
 	// point ("commit: found", ...), outside of every lock, so that it may run other
 	// operations or wait for them. It takes nothing from an operation's atomicity: what
@@ -44,6 +47,7 @@ type Options struct {
 // Store is the memory backend. It is safe for concurrent use.
 type Store struct {
 	limits value.Limits
+	format int
 	clock  clock
 	tokens tokens
 	yield  func(point string)
@@ -79,6 +83,7 @@ var (
 func New(opts Options) *Store {
 	s := &Store{
 		limits: opts.Limits.WithDefaults(),
+		format: opts.WriteFormat,
 		yield:  opts.Yield,
 		seed:   maphash.MakeSeed(),
 	}

@@ -109,6 +109,9 @@ func (m *mutation) decide(was *snapshot) (backend.Mutated, *run.Proposal, error)
 	if err != nil {
 		return backend.Mutated{}, nil, err
 	}
+	if err := run.CheckWritable(p.Document, m.store.format); err != nil {
+		return backend.Mutated{}, nil, err
+	}
 	done.Committed, done.Document = true, p.Document
 	return done, &p, nil
 }

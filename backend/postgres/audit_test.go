@@ -50,7 +50,7 @@ var damages = []damage{
 	{check: "I1.orphan", run: "-", says: "in no list", sql: "delete from starts where id = 'ready'"},
 	{check: "I2.missing", drops: "alter column document drop not null", sql: "update runs set document = null where id = 'ready'"},
 	{check: "I2.document", sql: ofDocument("ready", `"status":"running"`, `"status":"runnin`)},
-	{check: "I2.format", says: "format 99", sql: ofDocument("ready", `"format":1`, `"format":99`)},
+	{check: "I2.format", says: "format 99", sql: ofDocument("ready", `"format":2`, `"format":99`)},
 	{check: "I2.identity", says: "run other", sql: ofDocument("ready", `"id":"ready"`, `"id":"other"`)},
 	{check: "I2.identity", says: "graph other", sql: ofDocument("ready", `"id":"proof"`, `"id":"other"`)},
 	{check: "I2.identity", says: "started at", sql: ofDocument("ready", `"started_at":"2031`, `"started_at":"2029`)},

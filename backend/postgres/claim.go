@@ -103,7 +103,7 @@ func (a *acquisition) add(r pgx.Rows) error {
 		Token: claim.Token(*token), ClaimedAt: a.batch.Now, Attempt: int(*attempts), TTL: a.policy.TTL, Class: claim.Class(*class),
 	})
 	if a.documents {
-		d, err := decode(*id, body)
+		d, err := a.s.workable(*id, body)
 		a.batch.Documents = append(a.batch.Documents, backend.ClaimedDocument{Document: d, Err: err})
 	}
 	return nil

@@ -56,7 +56,7 @@ func (s *Store) newCommit(scope backend.Scope, c backend.Commit) (*commit, error
 		return nil, err
 	}
 	k := &commit{s: s, scope: scope, c: c}
-	k.document, k.events, err = encode(c.Proposal, c.CheckpointID)
+	k.document, k.events, err = s.encode(c.Proposal, c.CheckpointID)
 	return k, err
 }
 

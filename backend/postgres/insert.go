@@ -60,7 +60,7 @@ func (s *Store) newInsert(owner backend.Owner, in backend.Initialization) (*inse
 	if in.Claim != nil {
 		i.token = s.opts.NewToken()
 	}
-	i.document, i.events, err = encode(in.Proposal, in.CheckpointID)
+	i.document, i.events, err = s.encode(in.Proposal, in.CheckpointID)
 	return i, err
 }
 
@@ -174,8 +174,8 @@ type events struct {
 }
 
 // encode makes the bytes of a proposal.
-func encode(p run.Proposal, id checkpoint.ID) (document []byte, e events, err error) {
-	if document, err = run.Encode(p.Document); err != nil {
+func (s *Store) encode(p run.Proposal, id checkpoint.ID) (document []byte, e events, err error) {
+	if document, err = run.EncodeAs(p.Document, s.opts.WriteFormat); err != nil {
 		return nil, e, err
 	}
 	e = events{make([]int64, len(p.Events)), make([]*string, len(p.Events)), make([][]byte, len(p.Events))}

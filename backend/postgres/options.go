@@ -9,6 +9,7 @@ import (
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/run"
 	"github.com/belay-run/belay/value"
 )
 
@@ -53,6 +54,11 @@ type Options struct {
 	NewToken func() claim.Token
 	// Limits bounds documents, events and values. Defaults to value.Limits{}.WithDefaults().
 	Limits value.Limits
+	// WriteFormat pins the format that documents are written in to an older one, 1 to
+	// run.Format, while readers of an older release still live. What that format cannot say
+	// is refused with *run.WriteFormatError, and so is a run that has it when it is claimed
+	// with its document. Defaults to the newest.
+	WriteFormat int
 }
 
 func (o Options) withDefaults() Options {
@@ -82,6 +88,9 @@ func (o Options) withDefaults() Options {
 }
 
 func (o Options) validate() error {
+	if err := run.CheckFormat(o.WriteFormat); err != nil {
+		return err
+	}
 	refuse := func(argument, reason string) error {
 		return &backend.ArgumentError{Argument: argument, Reason: reason}
 	}

@@ -49,7 +49,7 @@ var damages = []damage{
 	{check: "I2.missing", sql: "delete from belay_documents where run = (select no from belay_runs where id = 'ready')"},
 	{check: "I2.document", sql: ofDocument("ready", `"status":"running"`, `"status":"runnin`)},
 	{check: "I2.document", says: "pending", sql: ofDocument("done", `"seq":2`, `"pending":["work"],"seq":2`), run: "done"},
-	{check: "I2.format", says: "format 99", sql: ofDocument("ready", `"format":1`, `"format":99`)},
+	{check: "I2.format", says: "format 99", sql: ofDocument("ready", `"format":2`, `"format":99`)},
 	{check: "I2.identity", says: "run other", sql: ofDocument("ready", `"id":"ready"`, `"id":"other"`)},
 	{check: "I2.identity", says: "graph other", sql: ofDocument("ready", `"id":"proof"`, `"id":"other"`)},
 	{check: "I2.identity", says: "started at", sql: ofDocument("ready", `"started_at":"2030`, `"started_at":"2029`)},

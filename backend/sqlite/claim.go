@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/belay-run/belay/backend"
@@ -34,7 +33,7 @@ func (s *Store) claim(ctx context.Context, p claim.Policy, documents bool) (back
 		return backend.ClaimedBatch{}, err
 	}
 	for i, body := range a.bodies {
-		d, err := decode(a.batch.Leases[i].Run, body)
+		d, err := s.workable(a.batch.Leases[i].Run, body)
 		a.batch.Documents = append(a.batch.Documents, backend.ClaimedDocument{Document: d, Err: err})
 	}
 	return a.batch, nil
@@ -53,7 +52,7 @@ func (a *acquisition) run(c *conn, documents bool) error {
 	p := a.policy
 	p.Now = a.s.clock.or(p.Now)
 	a.batch.Now = p.Now
-	due, err := findDue(c, p, &a.s.common.turns)
+	due, err := findDue(c, p)
 	if err != nil {
 		return err
 	}
@@ -63,7 +62,26 @@ func (a *acquisition) run(c *conn, documents bool) error {
 		if err := a.take(c, p, due.rows[i], due.candidates[i].Class, documents); err != nil {
 			return err
 		}
-		a.s.common.turns.serve(due.candidates[i].Owner)
+	}
+	if p.Fairness != claim.Interleave {
+		return nil
+	}
+	return serve(c, due, taken)
+}
+
+// serve keeps whose turn it was, for the rotation of clause K5: in the file, so that the
+// claims of every process on it are one rotation.
+func serve(c *conn, due *due, taken []int) error {
+	served := make(map[backend.Owner]bool)
+	for _, i := range taken {
+		owner := due.candidates[i].Owner
+		if served[owner] {
+			continue
+		}
+		served[owner] = true
+		if _, err := c.exec(context.Background(), stTurnTake, tenantOf(owner)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -248,30 +266,4 @@ func findRun(c *conn, id string) (found *storedRun, err error) {
 		return nil
 	}, id)
 	return found, err
-}
-
-// turns remembers when owners were last served, for the rotation of clause K5.
-type turns struct {
-	mu     sync.Mutex
-	served uint64
-	last   map[backend.Owner]uint64
-}
-
-// mostTurns bounds the memory; forgetting begins a new round.
-const mostTurns = 100_000
-
-func (t *turns) serve(o backend.Owner) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.last == nil || len(t.last) >= mostTurns {
-		t.last = make(map[backend.Owner]uint64)
-	}
-	t.served++
-	t.last[o] = t.served
-}
-
-func (t *turns) of(o backend.Owner) uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.last[o]
 }

@@ -50,7 +50,7 @@ func (s *Store) newInsert(owner backend.Owner, in backend.Initialization) (*inse
 		return nil, err
 	}
 	i := &insert{s: s, owner: owner, in: in}
-	i.document, i.events, err = encode(in.Proposal, in.CheckpointID)
+	i.document, i.events, err = s.encode(in.Proposal, in.CheckpointID)
 	return i, err
 }
 
@@ -196,8 +196,8 @@ type event struct {
 }
 
 // encode makes the bytes of a proposal, in the caller's goroutine.
-func encode(p run.Proposal, id checkpoint.ID) (document []byte, events []event, err error) {
-	if document, err = run.Encode(p.Document); err != nil {
+func (s *Store) encode(p run.Proposal, id checkpoint.ID) (document []byte, events []event, err error) {
+	if document, err = run.EncodeAs(p.Document, s.opts.WriteFormat); err != nil {
 		return nil, nil, err
 	}
 	events = make([]event, len(p.Events))

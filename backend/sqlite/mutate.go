@@ -119,7 +119,7 @@ func (m *mutation) decide(fn backend.MutateFunc) (done bool, err error) {
 	if m.next, err = backend.CheckMutation(m.current, *decision.Proposal, m.s.opts.Limits); err != nil {
 		return true, err
 	}
-	m.document, m.events, err = encode(m.next, m.commit)
+	m.document, m.events, err = m.s.encode(m.next, m.commit)
 	return false, err
 }
 
@@ -231,6 +231,19 @@ func (m *mutation) hold(h *hold, c *conn, careful bool) error {
 		}
 		return h.late
 	}
+}
+
+// workable decodes a document for a claimer, who is to commit to it: one that this store
+// could not write back is refused before anything is executed.
+func (s *Store) workable(id string, body []byte) (*run.Document, error) {
+	d, err := decode(id, body)
+	if err != nil {
+		return nil, err
+	}
+	if err := run.CheckWritable(d, s.opts.WriteFormat); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 func decode(id string, body []byte) (*run.Document, error) {
