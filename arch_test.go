@@ -55,6 +55,8 @@ var modules = map[string][]string{
 	"github.com/oklog/ulid/v2":                 {"backend/memory", "backend/sqlite", "backend/postgres", "lifecycle"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"value"},
 	"go.opentelemetry.io/otel":                 {"lifecycle/otel"},
+	"go.opentelemetry.io/otel/metric":          {"lifecycle/otel"},
+	"go.opentelemetry.io/otel/trace":           {"lifecycle/otel"},
 	"go.yaml.in/yaml/v3":                       {"graph"},
 	"golang.org/x/sys":                         {"backend/sqlite"},
 	"modernc.org/sqlite":                       {"backend/sqlite"},

@@ -27,15 +27,16 @@ type bad struct {
 
 // libraries are the packages whose exported functions and methods TestBadInput knows.
 var libraries = []string{
-	".", "value", "claim", "checkpoint", "graph", "run", "node", "node/std", "backend", "backend/memory", "lifecycle",
+	".", "value", "claim", "checkpoint", "graph", "run", "node", "node/std", "backend", "backend/memory", "lifecycle", "lifecycle/otel",
 }
 
 // elsewhere are the packages that it leaves out, each with the reason.
 var elsewhere = map[string]string{
-	"cmd":      "a program; its arguments are tested beside it",
-	"examples": "programs",
-	"bench":    "a module of its own",
-	"proptest": "a test kit: bad input fails the test that gives it",
+	"cmd":       "a program; its arguments are tested beside it",
+	"examples":  "programs",
+	"bench":     "a module of its own",
+	"proptest":  "a test kit: bad input fails the test that gives it",
+	"belaytest": "helpers of tests: bad input fails the test that gives it",
 	// The operations of these make the checks of package backend, as the conformance suite
 	// proves of each; how they are opened is tested beside them.
 	"backend/sqlite":   "a backend of its own",
@@ -287,6 +288,8 @@ var noBadInput = map[string]string{
 
 	"memory.New":         "every field has a default",
 	"memory.Store.Close": "closing twice is one close",
+
+	"otel.New": "every field has a default; its error is the meter's",
 
 	"lifecycle.NewULIDs":               "a nil clock is the system's",
 	"lifecycle.NewVirtualClock":        "stands at any instant",
