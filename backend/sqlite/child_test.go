@@ -110,6 +110,8 @@ func child(role string) int {
 			err = crashChild(c)
 		case "look":
 			err = lookChild(c)
+		case "remote":
+			err = remoteChild()
 		case "worker":
 			err = workerChild(c)
 		}

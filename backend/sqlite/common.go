@@ -8,11 +8,10 @@ import (
 )
 
 // shared is what the stores of one process that are open on one file have in common, so
-// that it makes no difference through which of them a call goes: who listens, whose turn
-// it is, and how far the clock has come.
+// that it makes no difference through which of them a call goes: who listens, and how far the
+// clock has come.
 type shared struct {
 	hub   hub
-	turns turns
 	floor floor
 	users int
 }

@@ -18,7 +18,7 @@ type due struct {
 
 func (d *due) held(o backend.Owner) int { return d.holds[o] }
 
-func findDue(c *conn, p claim.Policy, t *turns) (*due, error) {
+func findDue(c *conn, p claim.Policy) (*due, error) {
 	f := &dueFinder{c: c, p: p, filter: newFilter(p.Filter), due: &due{}}
 	var err error
 	if p.OwnerCap > 0 {
@@ -37,11 +37,27 @@ func findDue(c *conn, p claim.Policy, t *turns) (*due, error) {
 		return nil, err
 	}
 	if p.Fairness == claim.Interleave {
-		for i := range f.due.candidates {
-			f.due.candidates[i].Turn = t.of(f.due.candidates[i].Owner)
-		}
+		err = f.turns()
 	}
-	return f.due, nil
+	return f.due, err
+}
+
+// turns adds when the owners of the candidates were last served.
+func (f *dueFinder) turns() error {
+	known := make(map[backend.Owner]uint64)
+	for i := range f.due.candidates {
+		owner := f.due.candidates[i].Owner
+		turn, ok := known[owner]
+		if !ok {
+			err := f.c.query(context.Background(), stTurnOf, func(r row) error { turn = uint64(r.int(0)); return nil }, tenantOf(owner))
+			if err != nil {
+				return err
+			}
+			known[owner] = turn
+		}
+		f.due.candidates[i].Turn = turn
+	}
+	return nil
 }
 
 type dueFinder struct {

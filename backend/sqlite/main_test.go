@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
@@ -23,5 +24,17 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(withPeers{m})
+}
+
+// withPeers ends the processes that tests have started before leaks are looked for.
+type withPeers struct{ *testing.M }
+
+func (w withPeers) Run() int {
+	code := w.M.Run()
+	if err := endPeers(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	return code
 }

@@ -27,6 +27,9 @@ func (s *Store) Prune(ctx context.Context, p backend.PrunePolicy) (backend.Prune
 		err = k.graphs(ctx)
 	}
 	if err == nil && !p.DryRun {
+		err = k.turns(ctx)
+	}
+	if err == nil && !p.DryRun {
 		err = k.pages(ctx)
 	}
 	return k.done, err
@@ -237,6 +240,14 @@ func (k *prune) unreferenced(c *conn, after int64, look func(number int64)) (num
 		}
 	}
 	return numbers, nil
+}
+
+// turns forgets when owners were served that have no runs left.
+func (k *prune) turns(ctx context.Context) error {
+	return k.s.writer.do(ctx, &operation{name: "prune turns", run: func(c *conn, _ bool) error {
+		_, err := c.exec(context.Background(), stPruneTurns)
+		return err
+	}})
 }
 
 // pages gives freed pages back, a few in each transaction.

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,7 +110,10 @@ func (v view) ListRuns(ctx context.Context, scope backend.Scope, q backend.Query
 	before, id := position(q.Before.StartedAt, q.Before.Run)
 	args := []any{before, id, q.GraphID, q.GraphHash, statusList(q.Statuses), int64(q.Limit + 1)}
 	st := stRunList
-	if owner, ok := scope.Owner(); ok {
+	switch owner, ok := scope.Owner(); {
+	case isLive(q.Statuses):
+		st, args = stRunListLive, append(args, ownerArg(scope))
+	case ok:
 		st, args = stRunListOfOwner, append(args, tenantOf(owner))
 	}
 	page := backend.Page{Next: q.Before}
@@ -129,6 +133,11 @@ func (v view) ListRuns(ctx context.Context, scope backend.Scope, q backend.Query
 		page.Next = backend.Cursor{StartedAt: page.Runs[n-1].StartedAt, Run: page.Runs[n-1].Run}
 	}
 	return page, nil
+}
+
+// isLive reports whether a filter admits only runs that have not finished.
+func isLive(statuses []run.Status) bool {
+	return len(statuses) > 0 && !slices.ContainsFunc(statuses, run.Status.Terminal)
 }
 
 func scanSummary(r row) backend.Summary {

@@ -72,6 +72,10 @@ CREATE TABLE belay_start_keys (
   held_until integer not null,
   primary key (owner, graph_id, start_key)
 ) strict, without rowid;
+CREATE TABLE belay_turns (
+  owner text primary key,
+  turn integer not null
+) strict, without rowid;
 CREATE UNIQUE INDEX belay_events_key on belay_events (run, seq);
 CREATE UNIQUE INDEX belay_graphs_key on belay_graphs (owner, graph_id, graph_hash);
 CREATE INDEX belay_graphs_newest on belay_graphs (owner, graph_id, published_at desc, graph_hash desc);
@@ -79,8 +83,10 @@ CREATE INDEX belay_runs_claimed on belay_runs (claimed_at, id) where claimed_at 
 CREATE INDEX belay_runs_finished on belay_runs (finished_at, id) where finished_at is not null;
 CREATE INDEX belay_runs_graph on belay_runs (graph_hash);
 CREATE UNIQUE INDEX belay_runs_id on belay_runs (id);
+CREATE INDEX belay_runs_live on belay_runs (started_at desc, id desc) where finished_at is null;
 CREATE INDEX belay_runs_newest on belay_runs (started_at desc, id desc);
 CREATE INDEX belay_runs_owner_newest on belay_runs (owner, started_at desc, id desc);
 CREATE INDEX belay_runs_owner_ready on belay_runs (owner, wake_at, id) where wake_at is not null;
 CREATE INDEX belay_runs_ready on belay_runs (wake_at, id) where wake_at is not null;
 CREATE INDEX belay_start_keys_run on belay_start_keys (run);
+CREATE INDEX belay_turns_last on belay_turns (turn);

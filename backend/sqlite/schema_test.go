@@ -74,9 +74,10 @@ func schemaOf(t *testing.T, path string, all []migration) string {
 // shows that the comparison can fail.
 func TestUpgradeFromEveryVersionEqualsFresh(t *testing.T) {
 	real := migrationsOf(t)
+	last := int64(len(real))
 	longer := append(slices.Clone(real),
-		newMigration(2, "0002_more.sql", "alter table belay_runs add column more text; create index belay_more on belay_runs (more)"),
-		newMigration(3, "0003_less.sql", "drop index belay_more"))
+		newMigration(last+1, "9998_more.sql", "alter table belay_runs add column more text; create index belay_more on belay_runs (more)"),
+		newMigration(last+2, "9999_less.sql", "drop index belay_more"))
 	for _, all := range [][]migration{real, longer} {
 		fresh := schemaOf(t, freshFile(t), all)
 		for n := range len(all) {
@@ -89,7 +90,7 @@ func TestUpgradeFromEveryVersionEqualsFresh(t *testing.T) {
 			}
 		}
 	}
-	if schemaOf(t, freshFile(t), longer[:2]) == schemaOf(t, freshFile(t), longer) {
+	if schemaOf(t, freshFile(t), longer[:len(longer)-1]) == schemaOf(t, freshFile(t), longer) {
 		t.Error("two versions have one schema: nothing was compared")
 	}
 }
@@ -103,7 +104,7 @@ func TestAFailedMigrationLeavesTheVersionBefore(t *testing.T) {
 	c, err := dial(fileURI(path, "rw", nil))
 	must(t, err)
 	defer c.close()
-	broken := append(slices.Clone(real), newMigration(2, "0002_broken.sql", "create table belay_half (x); create table belay_half (x)"))
+	broken := append(slices.Clone(real), newMigration(int64(len(real))+1, "9999_broken.sql", "create table belay_half (x); create table belay_half (x)"))
 	if err := migrate(ctx, c, path, broken, testClock, 0); err == nil {
 		t.Fatal("it was applied")
 	}

@@ -55,6 +55,24 @@ func TestCheckOfHandles(t *testing.T) {
 	proptest.Check(t, openHandles, proptest.Options{Rounds: 2})
 }
 
+// TestConformanceOfProcesses: the same where every call is made by another process.
+func TestConformanceOfProcesses(t *testing.T) {
+	t.Parallel()
+	proptest.Conformance(t, openEverywhere, proptest.Options{})
+}
+
+// TestCheckOfProcesses: the same.
+func TestCheckOfProcesses(t *testing.T) {
+	t.Parallel()
+	proptest.Check(t, openEverywhere, proptest.Options{Rounds: 2})
+}
+
+// TestLinearizableOfProcesses: the same.
+func TestLinearizableOfProcesses(t *testing.T) {
+	t.Parallel()
+	proptest.Linearizable(t, openEverywhere, proptest.Options{Histories: 20})
+}
+
 func openHandles(t proptest.T) proptest.Opened {
 	t.Helper()
 	f := newFixture(t)
