@@ -10,6 +10,7 @@ import (
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/backend/memory"
 	"github.com/belay-run/belay/graph"
+	"github.com/belay-run/belay/lifecycle"
 	"github.com/belay-run/belay/node"
 	"github.com/belay-run/belay/node/std"
 	"github.com/belay-run/belay/run"
@@ -199,6 +200,12 @@ func badEngine() map[string][]bad {
 			{"a directory", func(*world) error { _, err := belay.ReadGraph("testdata"); return err }, belay.ErrUnreadableGraph, "testdata"},
 			{"no graph", func(*world) error { _, err := belay.ReadGraph("go.mod"); return err }, belay.ErrUnreadableGraph, "go.mod"},
 		},
+		"belay.CheckGraph": {
+			{"no file", func(w *world) error { _, err := belay.CheckGraph("", w.nodes()); return err }, belay.ErrUnreadableGraph, ""},
+			{"a directory", func(w *world) error { _, err := belay.CheckGraph("testdata", w.nodes()); return err }, belay.ErrUnreadableGraph, "testdata"},
+		},
+		"belay.Compat":     badCompat(belay.Compat),
+		"lifecycle.Compat": badCompat(lifecycle.Compat),
 		"lifecycle.Engine.For": ids("tenant", errArgument, func(w *world, id string) error {
 			e, _ := w.engine()
 			_, err := e.For(id).Fetch(w.ctx, "r")
@@ -354,3 +361,24 @@ func badEngine() map[string][]bad {
 
 // registerTwice registers the built-in node types twice in one registry.
 func registerTwice() error { return std.Register(std.Register(node.NewRegistry())).Err() }
+
+func badCompat(compat func(context.Context, backend.Store, *node.Registry, belay.CompatOptions) ([]belay.Compatibility, error)) []bad {
+	call := func(ctx context.Context, store backend.Store, nodes *node.Registry, opts belay.CompatOptions) error {
+		_, err := compat(ctx, store, nodes, opts)
+		return err
+	}
+	return []bad{
+		{"a nil context", func(w *world) error {
+			var none context.Context
+			return call(none, memory.New(memory.Options{}), w.nodes(), belay.CompatOptions{})
+		}, errArgument, "ctx"},
+		{"no store", func(w *world) error { return call(w.ctx, nil, w.nodes(), belay.CompatOptions{}) }, errArgument, "store"},
+		{"no nodes", func(w *world) error { return call(w.ctx, memory.New(memory.Options{}), nil, belay.CompatOptions{}) }, errArgument, "nodes"},
+		{"a bad registry", func(w *world) error {
+			return call(w.ctx, memory.New(memory.Options{}), node.NewRegistry().Add(node.Type{}), belay.CompatOptions{})
+		}, node.ErrInvalidType, "zero Type"},
+		{"a negative timeout", func(w *world) error {
+			return call(w.ctx, memory.New(memory.Options{}), w.nodes(), belay.CompatOptions{MaxNodeTimeout: -1})
+		}, errArgument, "MaxNodeTimeout"},
+	}
+}

@@ -9,6 +9,7 @@
 package belay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/lifecycle"
+	"github.com/belay-run/belay/node"
 	"github.com/belay-run/belay/run"
 )
 
@@ -49,6 +51,9 @@ type (
 	Retention = lifecycle.Retention
 	// Abandon is a run that was handed back because it cannot begin here.
 	Abandon = lifecycle.Abandon
+	// CompatOptions and Compatibility are those of Compat.
+	CompatOptions = lifecycle.CompatOptions
+	Compatibility = lifecycle.Compatibility
 	// Graph is a graph document, as ReadGraph reads it or a program builds it.
 	Graph = graph.Document
 	// GraphRef names one version of a published graph.
@@ -97,23 +102,22 @@ var (
 // is wrong, the errors of the node registry included, is in the *ConfigError.
 func New(cfg Config) (*Engine, error) { return lifecycle.New(cfg) }
 
+// Compat tells, for every graph version that unfinished runs are of, whether an engine with these
+// nodes can run it: a gate for a deploy. It is documented in package lifecycle.
+func Compat(ctx context.Context, store backend.Store, nodes *node.Registry, opts CompatOptions) ([]Compatibility, error) {
+	return lifecycle.Compat(ctx, store, nodes, opts)
+}
+
 // ReadGraph reads a graph document from a file: YAML when its name ends in .yaml or .yml,
 // JSON otherwise. It does not publish it. What is wrong with the document is in the
 // Diagnostics the error wraps.
 func ReadGraph(path string) (*Graph, error) {
-	file, err := os.Open(path)
+	raw, yaml, err := readFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreadableGraph, err)
-	}
-	defer file.Close()
-	// One byte more than a graph may have, so that the parser sees that it is too large.
-	raw, err := io.ReadAll(io.LimitReader(file, graph.MaxDocument+1))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreadableGraph, err)
+		return nil, err
 	}
 	parse := graph.Parse
-	switch strings.ToLower(filepath.Ext(path)) {
-	case ".yaml", ".yml":
+	if yaml {
 		parse = graph.ParseYAML
 	}
 	doc, err := parse(raw)
@@ -121,4 +125,33 @@ func ReadGraph(path string) (*Graph, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrUnreadableGraph, path, err)
 	}
 	return doc, nil
+}
+
+// CheckGraph reads a file as ReadGraph does, and lists everything that is wrong with the graph document
+// in it, against the node types of a catalog: a node.Registry, or a manifest of one. The error is
+// for a file that cannot be read, and wraps ErrUnreadableGraph.
+func CheckGraph(path string, known graph.Catalog) (Diagnostics, error) {
+	raw, yaml, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if yaml {
+		return graph.CheckYAML(raw, known), nil
+	}
+	return graph.Check(raw, known), nil
+}
+
+// readFile reads as much of a graph's file as a graph may have, and a byte more, so that one that is
+// too large is seen to be. yaml is what the file's name says.
+func readFile(path string) (raw []byte, yaml bool, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: %w", ErrUnreadableGraph, err)
+	}
+	defer file.Close()
+	if raw, err = io.ReadAll(io.LimitReader(file, graph.MaxDocument+1)); err != nil {
+		return nil, false, fmt.Errorf("%w: %w", ErrUnreadableGraph, err)
+	}
+	ext := strings.ToLower(filepath.Ext(path))
+	return raw, ext == ".yaml" || ext == ".yml", nil
 }

@@ -43,15 +43,24 @@ const maxAbandonBackoff = 10 * time.Minute
 // refuseDocument and refuseGraph say what it means that the run could not be got ready: it can
 // never begin here, or that was trouble of the moment.
 func (v *vehicle) refuseDocument(err error) {
-	switch {
-	case errors.Is(err, backend.ErrNotFound):
+	if errors.Is(err, backend.ErrNotFound) {
 		v.lost(FenceBegin, "the run does not exist any more")
-	case errors.Is(err, run.ErrFormat):
-		v.abandon(reason(CodeNewerDocument, err), err)
-	case errors.Is(err, backend.ErrCorrupt), errors.Is(err, run.ErrInvalidDocument):
-		v.abandon(reason(CodeCorruptDocument, err), err)
-	default:
+	} else if code := documentCode(err); code != "" {
+		v.abandon(reason(code, err), err)
+	} else {
 		v.later(err)
+	}
+}
+
+// documentCode is what is wrong with a stored document; empty: nothing that lasts.
+func documentCode(err error) string {
+	switch {
+	case errors.Is(err, run.ErrFormat):
+		return CodeNewerDocument
+	case errors.Is(err, backend.ErrCorrupt), errors.Is(err, run.ErrInvalidDocument):
+		return CodeCorruptDocument
+	default:
+		return ""
 	}
 }
 
