@@ -4,10 +4,75 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/belay-run/belay/backend/memory"
+	"github.com/belay-run/belay/backend/postgres"
+	"github.com/belay-run/belay/backend/sqlite"
+	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/lifecycle"
+	"github.com/belay-run/belay/node"
+	"github.com/belay-run/belay/run"
 )
+
+// TestEveryOptionIsInTheConfigurationPage holds docs/configuration.md against the structures.
+func TestEveryOptionIsInTheConfigurationPage(t *testing.T) {
+	page, err := os.ReadFile("docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for heading, options := range map[string]reflect.Type{
+		"## The engine: `belay.Config`":   reflect.TypeFor[lifecycle.Config](),
+		"### `lifecycle.Retention`":       reflect.TypeFor[lifecycle.Retention](),
+		"## SQLite: `sqlite.Options`":     reflect.TypeFor[sqlite.Options](),
+		"## Postgres: `postgres.Options`": reflect.TypeFor[postgres.Options](),
+		"## Memory: `memory.Options`":     reflect.TypeFor[memory.Options](),
+	} {
+		_, section, ok := strings.Cut(string(page), heading+"\n")
+		if !ok {
+			t.Errorf("docs/configuration.md has no section %s", heading)
+			continue
+		}
+		section, _, _ = strings.Cut(section, "\n## ")
+		section, _, _ = strings.Cut(section, "\n### ")
+		rows := map[string]bool{}
+		for _, row := range regexp.MustCompile(`(?m)^\| ((?:`+"`\\w+`"+`(?:, )?)+) \|`).FindAllStringSubmatch(section, -1) {
+			for name := range strings.SplitSeq(row[1], ", ") {
+				rows[strings.Trim(name, "`")] = true
+			}
+		}
+		for field := range options.Fields() {
+			if field.IsExported() && !rows[field.Name] {
+				t.Errorf("%s has no row for %s.%s", heading, options, field.Name)
+			}
+			delete(rows, field.Name)
+		}
+		for name := range rows {
+			t.Errorf("%s has a row for %s, which %s does not have", heading, name, options)
+		}
+	}
+}
+
+// TestEveryReasonIsInTheRunbook: an operator who meets a code finds what to do.
+func TestEveryReasonIsInTheRunbook(t *testing.T) {
+	page, err := os.ReadFile("docs/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range []string{
+		claim.MaxAttemptsExceeded, claim.MaxAbandonsExceeded,
+		node.CodeUnknownType, node.CodeUnsupportedVersion, node.CodeInvalidConfig, node.CodeTimeoutTooLong,
+		lifecycle.CodeNewerDocument, lifecycle.CodeCorruptDocument, lifecycle.CodeUndecodableGraph, lifecycle.CodeCorruptGraph, lifecycle.CodeMissingGraph,
+		run.CodeError, run.CodePanic, run.CodeTimeout, run.CodeInvalidUpdate, run.CodeInvalidAsk, run.CodeGuard, run.CodeReducer, run.CodeSupersteps, run.CodeTooLarge,
+	} {
+		if !strings.Contains(string(page), "`"+code+"`") {
+			t.Errorf("docs/runbook.md does not name %s", code)
+		}
+	}
+}
 
 // TestEveryHazardHasATest holds docs/hazards.md against the names of tests and of conformance
 // cases, so that neither can lose one unnoticed.
