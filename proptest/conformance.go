@@ -142,7 +142,7 @@ func Cases() []Case {
 		insertCases, keyCases, startClaimedCases, readCases, listCases,
 		dueCases, reservationCases, outcomeCases, lockCases, interleaveCases, documentCases,
 		refreshCases, releaseCases, abandonCases, recoverCases,
-		commitOrderCases, commitCases, mutateCases, refusalCases, replayCases, resendCases, groupCases,
+		commitOrderCases, commitCases, mutateCases, refusalCases, replayCases, resendCases, groupCases, groupEffectCases,
 		eventCases, graphCases, hostCases, featureCases, retentionCases,
 		concurrencyCases, invariantCases, hazardCases,
 	)

@@ -52,7 +52,7 @@ var mutants = []mutant{
 	{"K3", "claim", "claim_attempts < $6::integer", "claim_attempts <= $6::integer"},
 	{"K3", "claim", "r.claim_attempts + t.lease::integer", "r.claim_attempts + 1"},
 	{"K4", "claim", "order by wake_at, id limit $4::bigint for no key update skip locked", "order by wake_at, id limit $4::bigint for no key update"},
-	{"", "claim", "order by claimed_at, id limit", "order by claimed_at, id desc limit"},
+	{"K2", "claim", "order by claimed_at, id limit", "order by claimed_at desc, id limit"},
 	{"X4", "due_ready", "f.hash in ('', r.graph_hash)", "f.hash <> '-'"},
 	{"X4", "due_expired", "f.hash in ('', e.graph_hash)", "f.hash <> '-'"},
 	{"K5", "due_of_owners", "limit o.most", "limit least(o.most, 1)"},

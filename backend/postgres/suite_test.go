@@ -144,11 +144,18 @@ type fixture struct {
 
 	mu  sync.Mutex
 	now time.Time // zero: the system's clock
+	// locks are ended with the case, in which a failure may have left them.
+	locks []func()
 }
 
 func newFixture(t proptest.T, a access, schema string) *fixture {
 	t.Helper()
 	f := &fixture{access: a, schema: schema}
+	t.Cleanup(func() {
+		for _, unlock := range f.locks {
+			unlock()
+		}
+	})
 	f.store = f.open(t)
 	return f
 }
@@ -233,10 +240,14 @@ func (f *fixture) lockRun(ctx context.Context, run string) (func(), error) {
 	if _, err := conn.Exec(ctx, "select from "+f.table("runs")+" where id = $1 for update", run); err != nil {
 		return nil, err
 	}
-	return sync.OnceFunc(func() {
+	unlock := sync.OnceFunc(func() {
 		_, _ = conn.Exec(context.Background(), "rollback")
 		_ = conn.Close(context.Background())
-	}), nil
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.locks = append(f.locks, unlock)
+	return unlock, nil
 }
 
 func (f *fixture) host(ctx context.Context, fn func(tx backend.Starter) error) error {
