@@ -3,6 +3,9 @@ GO      ?= go
 FUZZTIME ?= 30s
 CHECKS  ?= 5000
 
+# The examples that are modules of their own, because of what they require.
+MODULES := examples/kv examples/prometheus examples/tracing
+
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-kit test-deep test-postgres-versions lint bench fuzz generate
 
@@ -14,7 +17,7 @@ setup: ## install what tests and linters need and is missing
 
 test: ## test everything with the race detector; prints the time of each package
 	$(GO) test -race -timeout 15m ./...
-	$(GO) -C examples/kv test -race -timeout 15m ./...
+	@for module in $(MODULES); do echo "$$module"; $(GO) -C $$module test -race -timeout 15m ./... || exit 1; done
 
 test-kit: ## the property kit on every backend and on the mutants, without the race detector; RAPID_CHECKS=1000 is ten times the default
 	$(GO) test -count=1 -timeout 4h ./proptest/... ./backend/...
@@ -33,7 +36,7 @@ lint: bin/staticcheck ## check format, vet, staticcheck and the import rules
 	if [ -n "$$unformatted" ]; then echo "run bin/gofumpt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	bin/staticcheck ./...
-	cd examples/kv && $(GO) vet ./... && ../../bin/staticcheck ./...
+	@for module in $(MODULES); do (cd $$module && $(GO) vet ./... && ../../bin/staticcheck ./...) || exit 1; done
 	$(GO) test -count=1 -run 'Architecture|MainModule' .
 
 # The linters have a module of their own, so that they are in nobody's build.
