@@ -136,6 +136,17 @@ func (c *commit) forget(node string) {
 	}
 }
 
+// forgetRenamed drops the renamings of nodes that have nothing left to do in this superstep.
+func (c *commit) forgetRenamed() {
+	var left []Renaming
+	for _, r := range c.next.Renamed {
+		if _, parked := findTask(c.next.Tasks, r.Node); parked || contains(c.next.Pending, r.Node) {
+			left = append(left, r)
+		}
+	}
+	c.next.Renamed = left
+}
+
 // count adds a completion to each of the nodes, which come sorted.
 func (c *commit) count(nodes []string) {
 	if len(nodes) == 0 {

@@ -30,6 +30,7 @@ import (
 //	M7  every plan leads on
 //	M8  every document survives its encoding
 //
+// with migrations to other versions of the graph among the steps,
 // and that nothing which was committed is altered, and that the events alone tell the
 // versions, counts and interrupts that the document has.
 // The same holds under tight limits, and then no proposal is over one of them.
@@ -40,12 +41,13 @@ func TestMachineInvariants(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
-				g, err := graph.Publish(drawGraph(rt), testCatalog())
+				version := drawGraph(rt)
+				g, err := graph.Publish(version, testCatalog())
 				if err != nil {
 					rt.Fatalf("the generated graph is not valid: %v", err)
 				}
 				w := &world{
-					T: rt, machine: run.NewMachine(g, limits), limits: limits.WithDefaults(), now: epoch,
+					T: rt, version: version, machine: run.NewMachine(g, limits), limits: limits.WithDefaults(), now: epoch,
 					history: newHistory(), done: map[string]bool{}, first: map[string][]run.Channel{},
 				}
 				w.start()
@@ -122,11 +124,20 @@ func bound(states ...string) map[string]string {
 
 func own(state string) string { return fmt.Sprintf("%c_%s", 'z'-state[0]+'a', state) }
 
-func state(own string) string { return own[2:] }
+// stateOf is the state name that a node reads under a name of its own.
+func stateOf(n *graph.CompiledNode, own string) string {
+	for _, r := range n.Reads {
+		if r.Name == own {
+			return r.State
+		}
+	}
+	return ""
+}
 
 // world is one run and what is remembered of it.
 type world struct {
 	*rapid.T
+	version *graph.Document // of the graph; migrations change it
 	machine *run.Machine
 	limits  value.Limits
 	now     time.Time
@@ -146,13 +157,15 @@ func (w *world) start() {
 }
 
 func (w *world) step() {
-	switch rapid.SampledFrom([]string{"drive", "drive", "drive", "drive", "tick", "resolve", "cancel"}).Draw(w.T, "action") {
+	switch rapid.SampledFrom([]string{"drive", "drive", "drive", "drive", "tick", "resolve", "cancel", "migrate"}).Draw(w.T, "action") {
 	case "drive":
 		w.drive()
 	case "tick":
 		w.now = w.now.Add(time.Duration(rapid.IntRange(1, 4000).Draw(w.T, "milliseconds")) * time.Millisecond)
 	case "resolve":
 		w.resolve()
+	case "migrate":
+		w.migrate()
 	case "cancel":
 		if rapid.IntRange(0, 9).Draw(w.T, "really") == 0 {
 			p, changed, err := run.Cancel(w.doc, "enough", w.now)
@@ -197,6 +210,7 @@ func withRoom(d *run.Document) *run.Document {
 	c.Input, c.State, c.Edges, c.Barriers = room(d.Input), room(d.State), room(d.Edges), room(d.Barriers)
 	c.Changed, c.Pending, c.Completed, c.Tasks = room(d.Changed), room(d.Pending), room(d.Completed), room(d.Tasks)
 	c.Writes, c.Timers, c.Interrupts = room(d.Writes), room(d.Timers), room(d.Interrupts)
+	c.Lineage, c.Renamed = room(d.Lineage), room(d.Renamed)
 	return &c
 }
 
@@ -210,7 +224,8 @@ func room[T any](s []T) []T {
 func roomUntouched(d *run.Document) bool {
 	return untouched(d.Input) && untouched(d.State) && untouched(d.Edges) && untouched(d.Barriers) &&
 		untouched(d.Changed) && untouched(d.Pending) && untouched(d.Completed) && untouched(d.Tasks) &&
-		untouched(d.Writes) && untouched(d.Timers) && untouched(d.Interrupts)
+		untouched(d.Writes) && untouched(d.Timers) && untouched(d.Interrupts) &&
+		untouched(d.Lineage) && untouched(d.Renamed)
 }
 
 func untouched[T any](s []T) bool {
@@ -339,7 +354,7 @@ func (w *world) checkPlan(plan run.Plan) {
 		if w.done[a.Task] {
 			w.Fatalf("M5: task %s has completed, and is planned again", a.Task)
 		}
-		if a.AttemptID != fmt.Sprintf("%s:%d", a.Task, a.Attempt) || a.Task != fmt.Sprintf("r:%d:%s", w.doc.Step, a.Node.ID) {
+		if a.AttemptID != fmt.Sprintf("%s:%d", a.Task, a.Attempt) || a.Task != fmt.Sprintf("r:%d:%s", w.doc.Step, w.taskName(a.Node.ID)) {
 			w.Fatalf("M2: attempt %d of %s is called %s and %s", a.Attempt, a.Node.ID, a.Task, a.AttemptID)
 		}
 		if len(w.doc.Tasks) > 0 {
@@ -350,7 +365,7 @@ func (w *world) checkPlan(plan run.Plan) {
 		}
 		w.first[a.Task] = a.Snapshot
 		for _, c := range a.Snapshot {
-			if committed := w.doc.Value(state(c.Name)); !value.Equal(c.Value, committed) {
+			if committed := w.doc.Value(stateOf(a.Node, c.Name)); !value.Equal(c.Value, committed) {
 				w.Fatalf("M3: %s is told that %s is %s, and committed is %s", a.Task, c.Name, c.Value, committed)
 			}
 		}

@@ -173,6 +173,7 @@ func (s *superstep) commit() (Proposal, *Failure) {
 	c.next.Tasks, c.next.Timers = tasks, timers
 	if len(tasks) > 0 {
 		c.next.Writes = writes
+		c.forgetRenamed()
 		c.requested(asked)
 		return c.propose(kind, releaseAt(earliest(timers))), nil
 	}

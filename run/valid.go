@@ -13,8 +13,8 @@ import (
 //   - The status is a storable one, the run id is an identifier, graph id and hash
 //     are set, counters are not negative, every slice is sorted by its key without
 //     doubles, every text is UTF-8, instants are UTC in whole microseconds.
-//   - The lineage ascends by sequence, and not beyond the document's. Renamed nodes only
-//     before the end, and no two nodes' tasks have one id.
+//   - The lineage ascends by sequence, and not beyond the document's. Renamed nodes are
+//     pending or parked, and no two nodes' tasks have one id.
 //   - An output only when done, a failure (with code and message) exactly when
 //     failed, a reason only when cancelled, finished-at exactly when terminal.
 //   - Pending nodes and open interrupts only before the end; closed interrupts
@@ -77,9 +77,6 @@ func validLineage(d *Document) error {
 	if len(d.Renamed) == 0 {
 		return nil
 	}
-	if d.Status.Terminal() {
-		return invalid("renamed nodes, but the status is %s", d.Status)
-	}
 	names := make([]string, 0, len(d.Renamed)+len(d.Pending)+len(d.Tasks))
 	for i, r := range d.Renamed {
 		switch {
@@ -87,6 +84,9 @@ func validLineage(d *Document) error {
 			return invalid("renamed nodes are not sorted, or %s is there twice", r.Node)
 		case r.Node == "" || r.Was == "" || r.Was == r.Node || !utf8.ValidString(r.Node) || !utf8.ValidString(r.Was):
 			return invalid("the renaming of %q names no other node, or is not UTF-8", r.Node)
+		}
+		if _, parked := findTask(d.Tasks, r.Node); !parked && !contains(d.Pending, r.Node) {
+			return invalid("the renamed node %s is neither pending nor parked", r.Node)
 		}
 		names = append(names, r.Was)
 	}
