@@ -61,22 +61,31 @@ func (e *env) file(name string) (string, error) {
 	return filepath.Join(dir, name), os.Mkdir(dir, 0o700)
 }
 
-// cost is what a measured stretch took: by the clock, and of this process's processors.
-type cost struct{ elapsed, cpu time.Duration }
+// cost is what a measured stretch took: by the clock, and of processors, here and in the database
+// server.
+type cost struct{ elapsed, client, server time.Duration }
 
-// per gives the figures of n units of work.
+// per gives the figures of n pieces of work.
 func (c cost) per(n int, unit string) figures {
-	return figures{
-		unit + "/s":             float64(n) / c.elapsed.Seconds(),
-		"client µs CPU/" + unit: float64(c.cpu.Microseconds()) / float64(n),
+	f := figures{
+		unit + "s/s":        float64(n) / c.elapsed.Seconds(),
+		"client µs/" + unit: float64(c.client.Microseconds()) / float64(n),
 	}
+	if c.server > 0 {
+		f["server µs/"+unit] = float64(c.server.Microseconds()) / float64(n)
+	}
+	return f
 }
 
 // measured runs work as the stretch that counts. Whatever was left behind by what came before is
 // collected first.
 func (e *env) measured(work func() error) (cost, error) {
 	runtime.GC()
-	return stretch(work)
+	client, server := processorTime(), e.server.processorTime()
+	began := time.Now()
+	err := work()
+	elapsed := time.Since(began)
+	return cost{elapsed: elapsed, client: processorTime() - client, server: e.server.processorTime() - server}, err
 }
 
 // profiled is measured for belay's side, of which a profile may be asked.
@@ -191,9 +200,8 @@ func latencies(ds []time.Duration) figures {
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // stretch times a part of what is measured.
-func stretch(work func() error) (cost, error) {
-	cpu := processorTime()
+func stretch(work func() error) (time.Duration, error) {
 	began := time.Now()
 	err := work()
-	return cost{elapsed: time.Since(began), cpu: processorTime() - cpu}, err
+	return time.Since(began), err
 }

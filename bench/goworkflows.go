@@ -11,7 +11,6 @@ import (
 	"github.com/cschleiden/go-workflows/backend/sqlite"
 	"github.com/cschleiden/go-workflows/client"
 	"github.com/cschleiden/go-workflows/core"
-	"github.com/cschleiden/go-workflows/registry"
 	"github.com/cschleiden/go-workflows/worker"
 	"github.com/cschleiden/go-workflows/workflow"
 )
@@ -27,7 +26,7 @@ type goWorkflows struct {
 
 func (g *goWorkflows) chain(ctx workflow.Context, in input) (int, error) {
 	for range g.steps {
-		if _, err := workflow.ExecuteActivity[int](ctx, workflow.DefaultActivityOptions, "work", in.N).Get(ctx); err != nil {
+		if _, err := workflow.ExecuteActivity[int](ctx, workflow.DefaultActivityOptions, g.activity, in.N).Get(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -48,10 +47,10 @@ func (g *goWorkflows) run(ctx context.Context, e *env, n int, payload string) (c
 	options := worker.DefaultOptions
 	options.WorkflowExecutorCacheSize = n
 	w := worker.New(b, &options)
-	if err := w.RegisterWorkflow(g.chain, registry.WithName("chain")); err != nil {
+	if err := w.RegisterWorkflow(g.chain); err != nil {
 		return cost{}, err
 	}
-	if err := w.RegisterActivity(g.activity, registry.WithName("work")); err != nil {
+	if err := w.RegisterActivity(g.activity); err != nil {
 		return cost{}, err
 	}
 	if err := w.Start(ctx); err != nil {
@@ -70,7 +69,7 @@ func (g *goWorkflows) run(ctx context.Context, e *env, n int, payload string) (c
 	c := client.New(b)
 	return e.measured(func() error {
 		if err := parallel(ctx, starters, n, func(ctx context.Context, i int) error {
-			_, err := c.CreateWorkflowInstance(ctx, client.WorkflowInstanceOptions{InstanceID: fmt.Sprint("run-", i)}, "chain", input{N: i, Payload: payload})
+			_, err := c.CreateWorkflowInstance(ctx, client.WorkflowInstanceOptions{InstanceID: fmt.Sprint("run-", i)}, g.chain, input{N: i, Payload: payload})
 			return err
 		}); err != nil {
 			return err

@@ -53,7 +53,7 @@ func drainBelay(full, quick, nodes, payload, slots int) func(context.Context, *e
 		if err := b.seen.each(int32(nodes)); err != nil {
 			return nil, err
 		}
-		f := spent.per(n, "runs")
+		f := spent.per(n, "run")
 		f["commits/s"] = f["runs/s"] * float64(nodes)
 		return f, checkHistories(ctx, pool, schema, n)
 	}
@@ -82,6 +82,6 @@ func drainRiver(full, quick int) func(context.Context, *env) (figures, error) {
 		if err != nil {
 			return nil, err
 		}
-		return spent.per(n, "runs"), r.check(ctx, n)
+		return spent.per(n, "run"), r.check(ctx, n)
 	}
 }

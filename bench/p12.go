@@ -67,7 +67,7 @@ func commitStarts(full, quick int, silent bool) func(context.Context, *env) (fig
 		if !silent && heard() < 2 {
 			return nil, wrong("the listener heard nothing")
 		}
-		f := spent.per(n, "commits")
+		f := spent.per(n, "commit")
 		return f, checkStarted(ctx, pool, schema, n)
 	}
 }

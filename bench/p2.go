@@ -63,7 +63,7 @@ func drainRaw(full, quick, nodes, payload, group int) func(context.Context, *env
 		case runs != int64(n) || commits != int64(n*nodes):
 			return nil, wrong("%d runs and %d commits, want %d and %d", runs, commits, n, n*nodes)
 		}
-		f := spent.per(n, "runs")
+		f := spent.per(n, "run")
 		f["commits/s"] = f["runs/s"] * float64(nodes)
 		return f, checkHistories(ctx, pool, schema, n)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/belay-run/belay/backend/postgres"
 )
@@ -39,7 +40,7 @@ func startAndDrainBelay(full, quick int) func(context.Context, *env) (figures, e
 			return nil, err
 		}
 		payload := text(1000)
-		var starting cost
+		var starting time.Duration
 		spent, err := e.profiled(func() (err error) {
 			if starting, err = stretch(func() error { return b.startAll(ctx, n, payload) }); err != nil {
 				return err
@@ -52,8 +53,8 @@ func startAndDrainBelay(full, quick int) func(context.Context, *env) (figures, e
 		if err := b.seen.each(1); err != nil {
 			return nil, err
 		}
-		f := spent.per(n, "runs")
-		f["starts/s"] = float64(n) / starting.elapsed.Seconds()
+		f := spent.per(n, "run")
+		f["starts/s"] = float64(n) / starting.Seconds()
 		return f, checkHistories(ctx, pool, schema, n)
 	}
 }
@@ -70,7 +71,7 @@ func startAndDrainRiver(full, quick int, quickly bool) func(context.Context, *en
 			return nil, err
 		}
 		payload := text(1000)
-		var starting cost
+		var starting time.Duration
 		spent, err := e.measured(func() (err error) {
 			if starting, err = stretch(func() error { return r.insertAll(ctx, n, payload, quickly) }); err != nil {
 				return err
@@ -83,8 +84,8 @@ func startAndDrainRiver(full, quick int, quickly bool) func(context.Context, *en
 		if err != nil {
 			return nil, err
 		}
-		f := spent.per(n, "runs")
-		f["starts/s"] = float64(n) / starting.elapsed.Seconds()
+		f := spent.per(n, "run")
+		f["starts/s"] = float64(n) / starting.Seconds()
 		return f, r.check(ctx, n)
 	}
 }

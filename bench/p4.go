@@ -57,7 +57,7 @@ func loopBelay(inFlight, full, quick int) func(context.Context, *env) (figures, 
 		if err := b.seen.each(5); err != nil {
 			return nil, err
 		}
-		return spent.per(n, "workflows"), checkHistories(ctx, pool, schema, n)
+		return spent.per(n, "workflow"), checkHistories(ctx, pool, schema, n)
 	}
 }
 
@@ -79,6 +79,6 @@ func loopDBOS(inFlight, full, quick int) func(context.Context, *env) (figures, e
 		if err != nil {
 			return nil, err
 		}
-		return spent.per(n, "workflows"), d.check(ctx, n)
+		return spent.per(n, "workflow"), d.check(ctx, n)
 	}
 }

@@ -46,7 +46,7 @@ func drainMemory(full, quick int) func(context.Context, *env) (figures, error) {
 			return nil, err
 		}
 		hash := (before + calibrate()) / 2
-		f := spent.per(n, "runs")
+		f := spent.per(n, "run")
 		f["calibration ms"] = hash
 		f["calibrated runs/s"] = f["runs/s"] * hash * 2 / float64(cores)
 		return f, b.check(ctx, store, n)

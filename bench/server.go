@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -28,6 +31,7 @@ type server struct {
 	cluster *pgtest.Cluster
 	host    host
 	version string
+	pid     int // of the server's first process
 }
 
 // host stands in for a test where the throwaway server wants one.
@@ -63,8 +67,9 @@ func (s *server) dsn(ctx context.Context) (string, error) {
 		}
 		defer conn.Close(ctx)
 		var fsync, synchronous string
-		s.err = conn.QueryRow(ctx, "select current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit')").
-			Scan(&s.version, &fsync, &synchronous)
+		s.err = conn.QueryRow(ctx, "select current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'), "+
+			"split_part(pg_read_file('postmaster.pid'), E'\n', 1)::integer").
+			Scan(&s.version, &fsync, &synchronous, &s.pid)
 		if s.err == nil && (fsync != "on" || synchronous != "on") {
 			s.err = fmt.Errorf("the server runs with fsync %s and synchronous_commit %s", fsync, synchronous)
 		}
@@ -109,6 +114,41 @@ func settle(ctx context.Context, pool *pgxpool.Pool) error {
 func drop(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	_, err := pool.Exec(ctx, "drop schema if exists "+pgx.Identifier{schema}.Sanitize()+" cascade")
 	return err
+}
+
+// processorTime is what the server's processes have used of all processors. It is 0 where that is not
+// told, or before the server was started. Connections must not end meanwhile.
+func (s *server) processorTime() time.Duration {
+	if s.pid == 0 {
+		return 0
+	}
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", s.pid, s.pid))
+	if err != nil {
+		return 0
+	}
+	total := time.Duration(0)
+	for _, pid := range append(strings.Fields(string(children)), strconv.Itoa(s.pid)) {
+		total += processTime(pid)
+	}
+	return total
+}
+
+// processTime is what one process has used.
+func processTime(pid string) time.Duration {
+	text, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return 0 // it has ended
+	}
+	// The name, in parentheses, may hold anything; user and system time are the 12th and 13th field after it.
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	const tick = 10 * time.Millisecond // the kernel's unit for programs, on every platform it runs on
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * tick
 }
 
 // stop ends the server.
