@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/backend/sqlite"
+)
+
+// sqliteDatabase is one file, which several processes may share.
+type sqliteDatabase struct {
+	sqliteQueries
+	engine *sqlite.Store
+	// A file has one writer. One connection for writing lets the transactions of this process queue
+	// here, rather than try again and again for the file's lock.
+	write *sql.DB
+}
+
+func openSQLite(ctx context.Context, dsn string) (_ database, err error) {
+	store, err := sqlite.Open(ctx, dsn, sqlite.Options{CreateDirectory: true})
+	if err != nil {
+		return nil, err
+	}
+	d := &sqliteDatabase{engine: store}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	read, err := sql.Open("sqlite", store.HostDSN()) // the driver that the backend brings
+	if err != nil {
+		return nil, err
+	}
+	d.sqliteQueries = sqliteQueries{read}
+	if d.write, err = sql.Open("sqlite", store.HostDSN()); err != nil {
+		return nil, err
+	}
+	d.write.SetMaxOpenConns(1)
+	_, err = d.write.ExecContext(ctx, schema)
+	return d, err
+}
+
+func (d *sqliteDatabase) store() backend.Store { return d.engine }
+
+func (d *sqliteDatabase) transact(ctx context.Context, fn func(transaction) error) error {
+	tx, err := d.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	if err := fn(sqliteTx{sqliteQueries{tx}, tx, d.engine}); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func (d *sqliteDatabase) close() error {
+	var errs []error
+	for _, pool := range []any{d.db, d.write} {
+		if pool, ok := pool.(*sql.DB); ok && pool != nil {
+			errs = append(errs, pool.Close())
+		}
+	}
+	return errors.Join(append(errs, d.engine.Close())...)
+}
+
+// sqliteTx is a transaction. It holds the file's write lock since it began.
+type sqliteTx struct {
+	sqliteQueries
+	tx     *sql.Tx
+	engine *sqlite.Store
+}
+
+func (t sqliteTx) starter() backend.Starter { return t.engine.WithTx(t.tx) }
+func (t sqliteTx) forUpdate() string        { return "" }
+
+func (t sqliteTx) exec(ctx context.Context, statement string, args ...any) (int64, error) {
+	result, err := t.tx.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// sqliteQueries reads by a pool, or by a transaction.
+type sqliteQueries struct {
+	db interface {
+		QueryContext(ctx context.Context, statement string, args ...any) (*sql.Rows, error)
+	}
+}
+
+func (q sqliteQueries) query(ctx context.Context, statement string, args []any, each func(scan func(...any) error) error) error {
+	rows, err := q.db.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

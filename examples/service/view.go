@@ -1,0 +1,137 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/belay-run/belay"
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/run"
+)
+
+// orderView is an order as callers see it.
+type orderView struct {
+	ID        string     `json:"id"`
+	Item      string     `json:"item"`
+	Amount    int64      `json:"amount"`
+	CreatedAt string     `json:"created_at"`
+	Status    run.Status `json:"status"`
+	// Withdrawn: the customer cancelled it. What it held is given back, if it is not yet.
+	Withdrawn bool `json:"withdrawn,omitempty"`
+
+	// Step counts up, Next is what is at work or waits in it.
+	Step int64    `json:"step"`
+	Next []string `json:"next,omitempty"`
+	// WaitsFor is the question that somebody has to answer.
+	WaitsFor *questionView `json:"waits_for,omitempty"`
+	// Wakes is when it goes on by itself, after a failed attempt say.
+	Wakes *time.Time `json:"wakes,omitempty"`
+	// Stuck is why an operator has to look after it.
+	Stuck string `json:"stuck,omitempty"`
+
+	// Done is what was done in the world for it, and not undone by belay: undoing is an effect too.
+	Done    []effectView    `json:"done,omitempty"`
+	Output  json.RawMessage `json:"output,omitempty"`
+	Failure *failureView    `json:"failure,omitempty"`
+	Reason  string          `json:"reason,omitempty"`
+}
+
+type questionView struct {
+	Question json.RawMessage `json:"question"`
+	Schema   json.RawMessage `json:"schema,omitempty"`
+	Since    time.Time       `json:"since"`
+}
+
+type effectView struct {
+	Kind  string `json:"kind"`
+	Key   string `json:"key"`
+	Calls int    `json:"calls"`
+}
+
+type failureView struct {
+	Node    string `json:"node,omitempty"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// viewOf shows an order and its run.
+func viewOf(o order, r *belay.Run) orderView {
+	v := orderView{
+		ID: o.ID, Item: o.Item, Amount: o.Amount, CreatedAt: o.CreatedAt, Withdrawn: o.Withdrawn,
+		Status: r.Status, Step: r.Step, Next: r.Pending, Stuck: r.Poison.Reason,
+		Output: r.Output, Reason: r.Reason,
+	}
+	for _, q := range r.OpenInterrupts() {
+		v.WaitsFor = &questionView{Question: q.Question, Schema: q.Schema, Since: q.RequestedAt}
+	}
+	if time.Until(r.Wake) > 0 {
+		v.Wakes = &r.Wake
+	}
+	if f := r.Failure; f != nil {
+		v.Failure = &failureView{Node: f.Node, Code: f.Code, Message: f.Message}
+	}
+	for _, e := range o.effects {
+		v.Done = append(v.Done, effectView{Kind: e.kind, Key: e.key, Calls: e.calls})
+	}
+	return v
+}
+
+// listView is a page of orders, newest first.
+type listView struct {
+	Orders []rowView `json:"orders"`
+	// Before is given to get the next page; empty: there is none.
+	Before string `json:"before,omitempty"`
+}
+
+type rowView struct {
+	ID        string     `json:"id"`
+	Item      string     `json:"item"`
+	Amount    int64      `json:"amount"`
+	CreatedAt string     `json:"created_at"`
+	Status    run.Status `json:"status"`
+	Withdrawn bool       `json:"withdrawn,omitempty"`
+	Stuck     string     `json:"stuck,omitempty"`
+}
+
+// idsOf lists the runs of a page.
+func idsOf(page backend.Page) (ids []string) {
+	for _, r := range page.Runs {
+		ids = append(ids, r.Run)
+	}
+	return ids
+}
+
+// listOf shows a page of runs with their orders.
+func listOf(page backend.Page, rows map[string]order) listView {
+	v := listView{Orders: []rowView{}}
+	for _, r := range page.Runs {
+		o := rows[r.Run]
+		v.Orders = append(v.Orders, rowView{
+			ID: r.Run, Item: o.Item, Amount: o.Amount, CreatedAt: o.CreatedAt, Status: r.Status, Withdrawn: o.Withdrawn, Stuck: r.Poison.Reason,
+		})
+	}
+	if page.HasMore {
+		v.Before = formatCursor(page.Next)
+	}
+	return v
+}
+
+// formatCursor makes one opaque word of a position.
+func formatCursor(c backend.Cursor) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(c.StartedAt.Format(time.RFC3339Nano) + " " + c.Run))
+}
+
+func parseCursor(text string) (c backend.Cursor, err error) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		var at string
+		at, c.Run, _ = strings.Cut(string(raw), " ")
+		c.StartedAt, err = time.Parse(time.RFC3339Nano, at)
+	}
+	if err != nil {
+		return c, &badRequest{"before", "it is what the page before this one gave"}
+	}
+	return c, nil
+}
