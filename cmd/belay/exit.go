@@ -30,12 +30,12 @@ const (
 // exitMeanings is what each exit code says, of every command; the index is the code.
 var exitMeanings = []string{
 	exitDone:           "done",
-	exitFailed:         "the run failed, the graph has errors, or the store has",
+	exitFailed:         "the run failed, the graph or the store has errors, or runs are there that cannot go on",
 	exitUsage:          "usage: arguments, an unreadable graph, input that does not fit, a run that is not there",
 	exitWaiting:        "the run waits for an answer",
 	exitPoisoned:       "the run is poisoned",
 	exitCancelled:      "the run was cancelled",
-	exitInfrastructure: "infrastructure: the database, the system, an interrupted command",
+	exitInfrastructure: "infrastructure: the database (one that is not migrated, too), the system, an interrupted command",
 }
 
 const exitAnnotation = "exit codes"

@@ -28,7 +28,11 @@ is changed.`,
 						return err
 					}
 				}
-				e := explain(info, h, d.terminal.now(), d.place.again)
+				now, err := s.now(cmd.Context())
+				if err != nil {
+					return err
+				}
+				e := explain(info, h, now, d.place.again)
 				if d.terminal.json {
 					return d.terminal.result(e)
 				}

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belay-run/belay/backend"
-	"github.com/belay-run/belay/backend/sqlite"
 )
 
 // fsckOptions are the flags of belay fsck.
@@ -44,14 +43,14 @@ it is still needed. With --dry-run it only tells what it would do.`,
 		if opts.dryRun && !opts.repair {
 			return usage(errors.New("--dry-run is of --repair"), "leave it out: without --repair nothing is changed")
 		}
-		s, err := place.open(cmd.Context(), false, sqlite.Options{Damaged: true})
+		s, err := place.open(cmd.Context(), opening{damaged: true})
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
 		auditor := s.Features().Audit
 		if auditor == nil {
-			return usage(fmt.Errorf("%w: an audit", backend.ErrUnsupported), "name a file: --db sqlite:FILE")
+			return usage(fmt.Errorf("%w: an audit", backend.ErrUnsupported), "name a database: --db sqlite:FILE, or --db postgres://HOST/DATABASE")
 		}
 		return fsck(cmd.Context(), t, auditor, opts)
 	}
@@ -70,7 +69,7 @@ func fsck(ctx context.Context, t *terminal, auditor backend.Auditor, opts fsckOp
 	// Repairs write, so they wait until everything was looked at.
 	for f, err := range auditor.Audit(ctx, opts.policy) {
 		if err != nil {
-			return fmt.Errorf("the check ended early, after %s: %w", count(len(found), "finding"), err)
+			return t.unfinished(found, err)
 		}
 		found = append(found, finding{Finding: f})
 	}
@@ -98,6 +97,23 @@ func fsck(ctx context.Context, t *terminal, auditor backend.Auditor, opts fsckOp
 	return nil
 }
 
+// unfinished prints what was found before the check ended early. Nothing is repaired then.
+func (t *terminal) unfinished(found []finding, err error) error {
+	err = fmt.Errorf("the check ended early, after %s: %w", count(len(found), "finding"), err)
+	if t.json {
+		p := t.problem(err)
+		p.Findings = found
+		if err := t.result(p); err != nil {
+			return err
+		}
+		return errReported{p.Exit}
+	}
+	for _, f := range found {
+		t.printFinding(f)
+	}
+	return err
+}
+
 func mend(ctx context.Context, auditor backend.Auditor, f *finding, dryRun bool) error {
 	needed, err := auditor.Repair(ctx, f.Finding, dryRun)
 	switch {
@@ -121,24 +137,7 @@ func (t *terminal) printFindings(found []finding, errs, repaired int) error {
 		}{errs == 0, found})
 	}
 	for _, f := range found {
-		where := ""
-		switch {
-		case f.Run != "":
-			where = " run " + f.Run
-		case f.Graph.ID != "":
-			where = " graph " + f.Graph.ID
-		}
-		fmt.Fprintf(t.out, "%s %s%s: %s\n", t.paint(red, string(f.Severity)), f.Check, where, f.Detail)
-		switch f.Repaired {
-		case "done":
-			fmt.Fprintf(t.out, "  repaired: %s\n", f.Repair)
-		case "gone":
-			fmt.Fprintf(t.out, "  it is not so any more\n")
-		case "needed":
-			fmt.Fprintf(t.out, "  would repair: %s\n", f.Repair)
-		default:
-			fmt.Fprintf(t.out, "  %s\n", f.Remedy)
-		}
+		t.printFinding(f)
 	}
 	verdict := fmt.Sprintf("%s, %s", count(errs, "error"), count(len(found)-errs-repaired, "warning"))
 	if repaired > 0 {
@@ -146,4 +145,25 @@ func (t *terminal) printFindings(found []finding, errs, repaired int) error {
 	}
 	_, err := fmt.Fprintln(t.out, verdict)
 	return err
+}
+
+func (t *terminal) printFinding(f finding) {
+	where := ""
+	switch {
+	case f.Run != "":
+		where = " run " + f.Run
+	case f.Graph.ID != "":
+		where = " graph " + f.Graph.ID
+	}
+	fmt.Fprintf(t.out, "%s %s%s: %s\n", t.paint(red, string(f.Severity)), f.Check, where, f.Detail)
+	switch f.Repaired {
+	case "done":
+		fmt.Fprintf(t.out, "  repaired: %s\n", f.Repair)
+	case "gone":
+		fmt.Fprintf(t.out, "  it is not so any more\n")
+	case "needed":
+		fmt.Fprintf(t.out, "  would repair: %s\n", f.Repair)
+	default:
+		fmt.Fprintf(t.out, "  %s\n", f.Remedy)
+	}
 }

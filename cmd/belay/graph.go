@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -20,14 +18,14 @@ import (
 func newGraphCommand(t *terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph",
-		Short: "Check, show and draw graph documents",
+		Short: "Check, show and draw graph documents, and see which of them a release can run",
 		Args:  noArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var nodes string
 	cmd.PersistentFlags().StringVar(&nodes, "nodes", "",
 		"a manifest, the JSON of Registry.Manifest, to check against instead of the built-in node types")
-	cmd.AddCommand(newGraphCheck(t, &nodes), newGraphShow(t, &nodes), newGraphDiagram(t, &nodes))
+	cmd.AddCommand(newGraphCheck(t, &nodes), newGraphShow(t, &nodes), newGraphDiagram(t, &nodes), newGraphCompat(t, &nodes))
 	return exits(cmd)
 }
 
@@ -43,15 +41,10 @@ alone are success.`,
 			if err != nil {
 				return err
 			}
-			raw, err := readDocument(args[0])
+			found, err := belay.CheckGraph(args[0], known)
 			if err != nil {
 				return usage(err, "name a graph document, as in: belay graph check order.yaml")
 			}
-			check := graph.Check
-			if isYAML(args[0]) {
-				check = graph.CheckYAML
-			}
-			found := check(raw, known)
 			if len(found.Errors()) > 0 {
 				return t.report(args[0], nil, found)
 			}
@@ -224,23 +217,6 @@ func newGraphDiagram(t *terminal, nodes *string) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&format, "format", "mermaid", "mermaid or dot")
 	return exits(cmd)
-}
-
-// readDocument reads as much of a file as a graph may have, and a byte more, so that one that is
-// too large is seen to be.
-func readDocument(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return io.ReadAll(io.LimitReader(file, graph.MaxDocument+1))
-}
-
-// isYAML is how belay.ReadGraph tells YAML from JSON.
-func isYAML(path string) bool {
-	ext := strings.ToLower(filepath.Ext(path))
-	return ext == ".yaml" || ext == ".yml"
 }
 
 // compile reads and compiles a graph, against the built-in nodes and a manifest.

@@ -4,12 +4,12 @@
 // Exit codes, of every command:
 //
 //	0  done
-//	1  the run failed, the graph has errors, or the store has
+//	1  the run failed, the graph or the store has errors, or runs are there that cannot go on
 //	2  usage: arguments, an unreadable graph, input that does not fit, a run that is not there
 //	3  the run waits for an answer
 //	4  the run is poisoned
 //	5  the run was cancelled
-//	6  infrastructure: the database, the system, an interrupted command
+//	6  infrastructure: the database (one that is not migrated, too), the system, an interrupted command
 package main
 
 import (
@@ -23,9 +23,21 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(execute(ctx, os.Args[1:], newTerminal(os.Stdin, os.Stdout, os.Stderr, os.Getenv)))
+	t := newTerminal(os.Stdin, os.Stdout, os.Stderr, os.Getenv)
+	ctx, stop := context.WithCancel(context.Background())
+	var cut context.CancelFunc
+	t.cut, cut = context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		stop()
+		<-signals
+		// Nodes are ended with what they have started, and their run is released. That takes seconds.
+		cut()
+		signal.Stop(signals) // a third signal ends the process as it is
+	}()
+	os.Exit(execute(ctx, os.Args[1:], t))
 }
 
 // execute runs one command line and answers its exit code.
@@ -44,7 +56,12 @@ func newRoot(t *terminal) *cobra.Command {
 		Short: "Run graphs durably",
 		Long: `belay runs graphs of built-in nodes (ask, exec, http, set, sleep) durably: every step of a run is
 one atomic commit, and a run goes on from its last checkpoint. Runs are kept in a file under the user's data
-directory, unless --db or the environment variable BELAY_DB name another place.`,
+directory, unless --db or the environment variable BELAY_DB name another place.
+
+A place is sqlite:FILE, a path, memory: or a PostgreSQL database, postgres://USER@HOST:PORT/DATABASE. There belay's
+tables are in the schema belay, or in the one that a parameter names, postgres://...?belay_schema=NAME; belay
+migrate makes it. A password is better kept in BELAY_DB, PGPASSWORD or ~/.pgpass than in --db, where other users
+of the host may see it; belay prints none.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArguments,
@@ -56,7 +73,7 @@ directory, unless --db or the environment variable BELAY_DB name another place.`
 		return usage(err, "see: "+cmd.CommandPath()+" --help")
 	})
 	root.AddCommand(newRunCommand(t), newWorkerCommand(t), newRunsCommand(t), newGraphCommand(t),
-		newPruneCommand(t), newFsckCommand(t), newBackupCommand(t))
+		newPruneCommand(t), newFsckCommand(t), newBackupCommand(t), newMigrateCommand(t))
 	root.AddCommand(newVerifyCommand(t))
 	return exits(root)
 }

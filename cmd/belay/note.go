@@ -82,6 +82,7 @@ func (n *noting) note(ctx context.Context, leases []claim.Lease) error {
 type holder struct {
 	process
 	token  claim.Token
+	kept   bool // this store keeps notes
 	known  bool // it left a note
 	here   bool // it ran on this host
 	living bool // only with here
@@ -92,6 +93,8 @@ func (h holder) gone() bool { return h.known && h.here && !h.living }
 
 func (h holder) String() string {
 	switch {
+	case !h.kept:
+		return "another process"
 	case !h.known:
 		return "a process that left no note"
 	case !h.here:
@@ -104,22 +107,22 @@ func (h holder) String() string {
 
 // holder looks up who holds a run.
 func (s *store) holder(ctx context.Context, id string) (holder, error) {
-	if s.lite == nil {
+	if s.notes == nil {
 		return holder{}, nil
 	}
-	d, err := s.lite.DriverOf(ctx, id)
+	d, err := s.notes.DriverOf(ctx, id)
 	if errors.Is(err, backend.ErrNotFound) {
-		return holder{}, nil
+		return holder{kept: true}, nil
 	}
 	if err != nil {
 		return holder{}, err
 	}
-	h := holder{known: true}
+	h := holder{kept: true, known: true}
 	h.process, h.token = readNote(d)
 	// A refresh as of long ago changes nothing, and tells whether the claim is still the one of the note.
-	err = s.lite.RefreshClaim(ctx, id, h.token, time.Unix(0, 0))
+	err = s.RefreshClaim(ctx, id, h.token, time.Unix(0, 0))
 	if errors.Is(err, claim.ErrClaimLost) || errors.Is(err, claim.ErrInvalidArgument) {
-		return holder{}, nil
+		return holder{kept: true}, nil
 	}
 	if err != nil {
 		return holder{}, err
@@ -132,7 +135,8 @@ func (s *store) holder(ctx context.Context, id string) (holder, error) {
 }
 
 // takeOver ends the claim of a process that is known to be gone, and no other's, so that the run is
-// due at once. The launch that came to nothing stays counted.
+// due at once. The launch that came to nothing stays counted. It names the claim by its token: to claim
+// the run with a TTL of zero would take it from whoever has it by now, who may be at work.
 func (s *store) takeOver(ctx context.Context, id string, h holder) error {
 	return s.ReleaseClaim(ctx, id, h.token, claim.ReleasePolicy{})
 }

@@ -70,7 +70,7 @@ func (d *driver) outcome(ctx context.Context, r *belay.Run) error {
 		for _, i := range open {
 			o.Interrupts = append(o.Interrupts, interrupt{i.ID, i.Node, i.Question, i.Schema, i.Deadline})
 		}
-		if d.store.lite == nil {
+		if d.store.transient {
 			o.Hint = fmt.Sprintf("memory: keeps nothing: answer it from the start, with --answer %s=JSON", open[0].Node)
 			break
 		}

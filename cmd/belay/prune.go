@@ -53,8 +53,12 @@ It works in small steps: interrupted, it has deleted some, and can be run again.
 		if retention == nil {
 			return fmt.Errorf("%w: deleting runs", backend.ErrUnsupported)
 		}
+		now, err := s.now(cmd.Context())
+		if err != nil {
+			return err
+		}
 		policy := backend.PrunePolicy{
-			Before: t.now().Add(-age), Statuses: narrowed, Limit: backend.MaxLimit, Graphs: true, DryRun: dryRun,
+			Before: now.Add(-age), Statuses: narrowed, Limit: backend.MaxLimit, Graphs: true, DryRun: dryRun,
 		}
 		var total backend.Pruned
 		for more := true; more; more = total.More && !dryRun { // a dry run would count the same again
@@ -78,7 +82,7 @@ It works in small steps: interrupted, it has deleted some, and can be run again.
 			verb = "would delete"
 		}
 		if total.More {
-			verb += " more than"
+			verb += " at least"
 		}
 		_, err = fmt.Fprintf(t.out, "%s %s\n", verb, pruned(total))
 		return err

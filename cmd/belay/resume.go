@@ -48,12 +48,20 @@ func resumeRun(ctx context.Context, place *location, opts runOptions) (err error
 	if err := d.canRun(ctx, info, answers); err != nil {
 		return err
 	}
-	if opts.steal && stateOf(summaryOf(info), t.now()) == stateClaimed {
+	now, err := s.now(ctx)
+	if err != nil {
+		return err
+	}
+	if opts.steal && stateOf(summaryOf(info), now) == stateClaimed {
 		h, err := s.holder(ctx, d.run)
 		if err != nil {
 			return err
 		}
-		if !h.gone() {
+		switch {
+		case !h.kept:
+			return usage(fmt.Errorf("run %s is held by %s, and this database does not keep which one: nobody can tell whether it is gone", d.run, h),
+				"if it is gone, its claim expires at "+clock(info.ClaimedAt.Add(claimTTL))+"; this waits for it: "+place.again("run", "--resume", d.run))
+		case !h.gone():
 			return usage(fmt.Errorf("run %s is held by %s: it is not known to be gone", d.run, h),
 				"end it, or wait until its claim expires: "+place.again("run", "--resume", d.run))
 		}

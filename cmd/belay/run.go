@@ -211,7 +211,7 @@ func (d *driver) drain(ctx context.Context) error {
 		defer close(said)
 		d.progress.say("stopping: what runs now has %s to finish; interrupt again to end it at once", shutdownTimeout)
 	})
-	_, err := d.engine.Drain(ctx, belay.DrainOptions{Runs: []string{d.run}})
+	_, err := d.engine.Drain(ctx, belay.DrainOptions{Runs: []string{d.run}, Cut: d.place.terminal.cut})
 	if !stop() {
 		<-said
 	}
@@ -241,7 +241,7 @@ func (d *driver) tellHolder(ctx context.Context, r *belay.Run) error {
 }
 
 func (d *driver) interrupted() error {
-	if d.store.lite == nil {
+	if d.store.transient {
 		return &exitError{
 			code: exitInfrastructure,
 			err:  fmt.Errorf("interrupted, and run %s is lost: memory: keeps nothing beyond this command", d.run),
@@ -266,11 +266,21 @@ func (d *driver) answer(ctx context.Context, r *belay.Run) (bool, error) {
 		d.answers = slices.Delete(d.answers, i, i+1)
 		_, err := d.client.Resolve(ctx, d.run, open.ID, given.value)
 		if errors.Is(err, run.ErrInvalidAnswer) {
-			return false, usage(fmt.Errorf("--answer %s: %w", given.node, err), "give an answer that fits the question's schema")
+			return false, d.unfit(given.node, err)
 		}
 		return err == nil, err
 	}
 	return false, nil
+}
+
+// unfit is for an answer that does not fit. The run goes on waiting for one that does.
+func (d *driver) unfit(node string, err error) error {
+	err = fmt.Errorf("--answer %s: %w", node, err)
+	if d.store.transient {
+		return usage(err, "give an answer that fits the question's schema")
+	}
+	return usage(fmt.Errorf("%w; run %s waits on", err, d.run),
+		"give an answer that fits the question's schema: "+d.place.again("run", "--resume", d.run, "--answer", node+"=JSON"))
 }
 
 // sleep reports whether the time passed before ctx ended.

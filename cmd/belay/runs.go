@@ -107,8 +107,8 @@ func findRun(ctx context.Context, s *store, scope backend.Scope, prefix string) 
 
 // beginning lists ids that begin with a text, in their order, at most limit of them.
 func (s *store) beginning(ctx context.Context, scope backend.Scope, prefix string, limit int) ([]string, error) {
-	if s.lite != nil {
-		return s.lite.FindRuns(ctx, scope, prefix, limit)
+	if s.finder != nil {
+		return s.finder.FindRuns(ctx, scope, prefix, limit)
 	}
 	if err := backend.CheckRun(scope, prefix); err != nil {
 		return nil, err

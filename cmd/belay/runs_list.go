@@ -42,7 +42,11 @@ The state says more than the status of a running run: ready, scheduled, claimed,
 				if err != nil {
 					return err
 				}
-				return d.list(page, opts)
+				now, err := s.now(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return d.list(page, now, opts)
 			})
 		},
 	}
@@ -101,9 +105,8 @@ func formatCursor(c backend.Cursor) string {
 }
 
 // list prints a page.
-func (d *desk) list(page backend.Page, opts listOptions) error {
+func (d *desk) list(page backend.Page, now time.Time, opts listOptions) error {
 	t := d.terminal
-	now := t.now()
 	if t.json {
 		out := struct {
 			Runs []summary `json:"runs"`

@@ -11,6 +11,7 @@ import (
 
 	"github.com/belay-run/belay"
 	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/run"
 	"github.com/belay-run/belay/value"
 )
@@ -88,13 +89,34 @@ there with the next heartbeat (20 seconds or so), and what it returns is dropped
 }
 
 func newRunsRetry(d *desk) *cobra.Command {
+	var all retryOptions
 	cmd := &cobra.Command{
-		Use:   "retry RUN",
-		Short: "Free a poisoned run",
+		Use:   "retry {RUN | --reason REASON}",
+		Short: "Free a poisoned run, or all that are poisoned for one reason",
 		Long: `Free a run that is poisoned: it is due at once, and its launches and abandons are counted from zero. A run
-that is not poisoned is left as it is.`,
-		Args: oneRun(),
+that is not poisoned is left as it is.
+
+With --reason all runs are freed that are poisoned for it: ` + claim.MaxAbandonsExceeded + `, once the release is out
+that can run them, or ` + claim.MaxAttemptsExceeded + `, once what ended their processes is mended.`,
+		Example: `  belay runs retry 01KE
+  belay runs retry --reason ` + claim.MaxAbandonsExceeded + ` --dry-run`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch many := cmd.Flags().Changed("reason"); {
+			case many && len(args) > 0:
+				return usage(errors.New("either one run is freed, or all that --reason fits"), "leave one out")
+			case many && all.reason == "":
+				return usage(errors.New("--reason is empty"), "as in: belay runs retry --reason "+claim.MaxAbandonsExceeded)
+			case many:
+				return nil
+			case cmd.Flags().Changed("graph"), all.dryRun:
+				return usage(errors.New("--graph and --dry-run are of --reason"), "as in: belay runs retry --reason "+claim.MaxAbandonsExceeded+" --dry-run")
+			}
+			return oneRun()(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if all.reason != "" {
+				return d.use(cmd.Context(), func(s *store) error { return d.retryAll(cmd.Context(), s, all) })
+			}
 			return d.useRun(cmd.Context(), args[0], func(s *store, info backend.Info) error {
 				said := "freed"
 				if info.Poison.At.IsZero() && !info.Document.Status.Terminal() {
@@ -106,6 +128,9 @@ that is not poisoned is left as it is.`,
 			})
 		},
 	}
+	cmd.Flags().StringVar(&all.reason, "reason", "", "free all runs that are poisoned for this reason, as runs list --json tells it")
+	cmd.Flags().StringVar(&all.graph, "graph", "", "with --reason: only runs of this graph: ID, or ID@HASH for one version")
+	cmd.Flags().BoolVar(&all.dryRun, "dry-run", false, "with --reason: only count them")
 	return exits(cmd, exitInfrastructure)
 }
 

@@ -39,7 +39,7 @@ func TestBeginningsAreLookedUpWithoutAnIndexToo(t *testing.T) {
 
 func inMemory(t *testing.T, ids []string) *store {
 	t.Helper()
-	s := &store{Store: memory.New(memory.Options{}), place: &location{}}
+	s := &store{Store: memory.New(memory.Options{}), place: &location{}, transient: true}
 	engine, err := newEngine(s, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestPagesFollowEachOtherWithoutGapOrOverlap(t *testing.T) {
 			t.Fatal(err)
 		}
 		out.Reset()
-		if err := d.list(page, opts); err != nil {
+		if err := d.list(page, time.Now(), opts); err != nil {
 			t.Fatal(err)
 		}
 		var listed struct {

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +30,7 @@ type location struct {
 func newLocation(t *terminal, cmd *cobra.Command) *location {
 	l := &location{terminal: t}
 	cmd.PersistentFlags().StringVar(&l.flag, "db", "",
-		"where runs are kept: sqlite:FILE, or memory: (until the command ends); default $BELAY_DB, else a file under the user's data directory")
+		"where runs are kept: sqlite:FILE, postgres://USER@HOST/DATABASE, or memory: (until the command ends); default $BELAY_DB, else a file under the user's data directory")
 	return l
 }
 
@@ -70,7 +73,7 @@ func dataDirectory(getenv func(string) string) (string, error) {
 // again is a command line that uses the same place.
 func (l *location) again(words ...string) string {
 	if l.flag != "" {
-		words = append(words, "--db", l.flag)
+		words = append(words, "--db", shown(l.flag))
 	}
 	quoted := []string{"belay"}
 	for _, w := range words {
@@ -90,36 +93,95 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// store is an open store. lite is nil when it is not in a file.
+// store is an open store, and what a command may expect of it beyond the contract.
 type store struct {
 	backend.Store
 	place *location
-	lite  *sqlite.Store
+	// transient: what is in it is gone when the command ends.
+	transient bool
+	// file is set when it is in a file.
+	file *sqlite.Store
+	// finder looks beginnings of ids up; nil: the list has to be gone through.
+	finder finder
+	// notes tell which process has a claim; nil: nobody keeps that.
+	notes notes
+}
+
+// finder lists ids that begin with a text, in their order, at most limit of them.
+type finder interface {
+	FindRuns(ctx context.Context, scope backend.Scope, prefix string, limit int) ([]string, error)
+}
+
+// notes is where it is kept which process drives a run.
+type notes interface {
+	NoteDriver(ctx context.Context, id string, d sqlite.Driver) error
+	DriverOf(ctx context.Context, id string) (sqlite.Driver, error)
+}
+
+// now is the store's clock, by which it is judged what is due.
+func (s *store) now(ctx context.Context) (time.Time, error) {
+	if clock := s.Features().Clock; clock != nil {
+		return clock.Now(ctx)
+	}
+	return s.place.terminal.now(), nil
+}
+
+// opening is how a store is opened.
+type opening struct {
+	create  bool // when there is none
+	damaged bool // also a file that is
+	logger  *slog.Logger
 }
 
 // create opens the store, and makes it when there is none.
 func (l *location) create(ctx context.Context) (*store, error) {
-	return l.open(ctx, true, sqlite.Options{})
+	return l.open(ctx, opening{create: true})
 }
 
 // existing opens the store for a look at runs that are there.
 func (l *location) existing(ctx context.Context) (*store, error) {
-	return l.open(ctx, false, sqlite.Options{})
+	return l.open(ctx, opening{})
 }
 
-func (l *location) open(ctx context.Context, create bool, opts sqlite.Options) (*store, error) {
+func (l *location) open(ctx context.Context, how opening) (*store, error) {
 	dsn, own, err := l.dsn()
 	if err != nil {
 		return nil, err
 	}
+	var s *store
 	switch {
-	case dsn == "memory:":
-		return &store{Store: memory.New(memory.Options{}), place: l}, nil
+	case dsn == memoryDSN:
+		s = &store{Store: memory.New(memory.Options{}), place: l, transient: true}
+	case isServer(dsn):
+		s, err = l.openServer(ctx, dsn, how)
+	default:
+		s, err = l.openFile(ctx, dsn, own, how)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = &exitError{exitInfrastructure, fmt.Errorf("interrupted before the database answered: %w", err), "nothing was changed; see what keeps the database busy"}
+	}
+	return s, err
+}
+
+// memoryDSN names a store that nothing outlives.
+const memoryDSN = "memory:"
+
+// otherDSN makes a file's DSN of a path, and refuses backends that are not known.
+func otherDSN(dsn, known string) (string, error) {
+	switch {
 	case filepath.IsAbs(dsn) || !strings.Contains(dsn, ":"):
-		dsn = sqlite.Scheme + dsn // a path
+		return sqlite.Scheme + dsn, nil // a path
 	case !strings.HasPrefix(dsn, sqlite.Scheme):
 		scheme, _, _ := strings.Cut(dsn, ":")
-		return nil, usage(fmt.Errorf("no backend is known for %q (of --db or BELAY_DB)", scheme), "use sqlite:FILE or memory:")
+		return "", usage(fmt.Errorf("no backend is known for %q (of --db or BELAY_DB)", scheme), "use "+known)
+	}
+	return dsn, nil
+}
+
+func (l *location) openFile(ctx context.Context, dsn string, own bool, how opening) (*store, error) {
+	dsn, err := otherDSN(dsn, "sqlite:FILE, postgres://HOST/DATABASE or memory:")
+	if err != nil {
+		return nil, err
 	}
 	path, err := sqlite.Path(dsn)
 	if err != nil {
@@ -127,26 +189,38 @@ func (l *location) open(ctx context.Context, create bool, opts sqlite.Options) (
 	}
 	_, err = os.Stat(path)
 	missing := errors.Is(err, fs.ErrNotExist)
-	if missing && !create {
+	if target, linked := danglingLink(path); linked && missing {
+		return nil, usage(fmt.Errorf("no runs are kept in %s: it is a link to %s, which is not there", path, target), "make that, mend the link, or name another file with --db")
+	}
+	if missing && !how.create {
 		return nil, usage(fmt.Errorf("no runs are kept in %s: there is no such file", path), "name another with --db, or start a run: belay run GRAPH")
 	}
-	opts.CreateDirectory, opts.SharedDirectory = own, !own
-	lite, err := sqlite.Open(ctx, dsn, opts)
+	lite, err := sqlite.Open(ctx, dsn, sqlite.Options{CreateDirectory: own, SharedDirectory: !own, Damaged: how.damaged})
 	if err != nil {
 		return nil, forCommandLine(err)
 	}
 	if missing && own {
 		l.terminal.say("runs are kept in %s (elsewhere with --db or BELAY_DB)", path)
 	}
-	return &store{Store: &noting{Store: lite, self: thisProcess()}, place: l, lite: lite}, nil
+	return &store{Store: &noting{Store: lite, self: thisProcess()}, place: l, file: lite, finder: lite, notes: lite}, nil
+}
+
+// danglingLink is where a symbolic link leads.
+func danglingLink(path string) (target string, linked bool) {
+	target, err := os.Readlink(path)
+	return target, err == nil
 }
 
 // inFile refuses what needs a file.
 func (s *store) inFile(what string) (*sqlite.Store, error) {
-	if s.lite == nil {
-		return nil, usage(fmt.Errorf("memory: has no file to %s", what), "name one: --db sqlite:FILE")
+	switch {
+	case s.file != nil:
+		return s.file, nil
+	case s.transient:
+		return nil, usage(fmt.Errorf("%s has no file to %s", memoryDSN, what), "name one: --db sqlite:FILE")
 	}
-	return s.lite, nil
+	return nil, usage(fmt.Errorf("belay does not %s a PostgreSQL database", what),
+		"use the server's own tools, as in: pg_dump -n "+quote(s.schema())+", or its continuous archiving")
 }
 
 // forCommandLine words a refusal to open a file for somebody who cannot set options.
@@ -156,18 +230,41 @@ func forCommandLine(err error) error {
 		return err
 	}
 	refused := *e
-	remedy := e.Remedy
-	for _, option := range []string{", or set Options.", ", or raise Options."} {
-		remedy, _, _ = strings.Cut(remedy, option)
-	}
+	remedy := withoutOptions(e.Remedy)
 	refused.Remedy = ""
-	if info, err := os.Stat(filepath.Dir(e.Path)); e.Problem == sqlite.ProblemPermissions && err == nil && info.Mode()&fs.ModeSticky != 0 {
+	if e.Problem == sqlite.ProblemPermissions && isOther(e.Path) {
+		// Closing it to others would not make it one, and others may need it.
+		refused.Problem, refused.Err = sqlite.ProblemNotDatabase, nil
+		remedy = "name another file with --db"
+	}
+	if info, err := os.Stat(filepath.Dir(e.Path)); refused.Problem == sqlite.ProblemPermissions && err == nil && info.Mode()&fs.ModeSticky != 0 {
 		remedy = "that directory is everyone's: name a file in one of your own"
 	}
 	code := exitInfrastructure
-	switch e.Problem {
+	switch refused.Problem {
 	case sqlite.ProblemPath, sqlite.ProblemNoDirectory, sqlite.ProblemNotDatabase, sqlite.ProblemForeign:
 		code = exitUsage
 	}
 	return &exitError{code, &refused, remedy}
+}
+
+// withoutOptions is a remedy without what only a program can do.
+func withoutOptions(remedy string) string {
+	for _, option := range []string{", or set Options.", ", or raise Options."} {
+		remedy, _, _ = strings.Cut(remedy, option)
+	}
+	return remedy
+}
+
+// isOther reports whether a file is there that holds something else than an SQLite database.
+func isOther(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	const magic = "SQLite format 3\x00"
+	begin := make([]byte, len(magic))
+	n, err := io.ReadFull(file, begin)
+	return n > 0 && (err == nil || errors.Is(err, io.ErrUnexpectedEOF)) && string(begin) != magic
 }

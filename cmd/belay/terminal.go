@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +20,8 @@ type terminal struct {
 	getenv   func(string) string
 	now      func() time.Time
 	json     bool
-	live     bool // err is a terminal: progress may be redrawn
+	cut      context.Context // ends when nodes are not to finish any more; nil: never
+	live     bool            // err is a terminal: progress may be redrawn
 	colour   bool
 }
 
@@ -72,6 +74,23 @@ type problem struct {
 	Exit        int                `json:"exit"`
 	Diagnostics []graph.Diagnostic `json:"diagnostics,omitempty"`
 	Candidates  []string           `json:"candidates,omitempty"` // the runs that may be meant
+	Findings    []finding          `json:"findings,omitempty"`   // of a check that ended early
+}
+
+func (t *terminal) problem(err error) problem {
+	p := problem{Error: plain(err), Exit: exitCode(err)}
+	if coded := (*exitError)(nil); errors.As(err, &coded) {
+		p.Hint = coded.hint
+	}
+	if ambiguous := (*ambiguousError)(nil); errors.As(err, &ambiguous) {
+		p.Candidates = ambiguous.candidates
+	}
+	if found := graph.Diagnostics(nil); t.json && errors.As(err, &found) {
+		p.Diagnostics = found
+		p.Error, _, _ = strings.Cut(p.Error, "\n") // the list stands beside it
+		p.Error = strings.TrimSuffix(p.Error, ":")
+	}
+	return p
 }
 
 // finish prints the error a command ended with, and answers its exit code.
@@ -83,21 +102,12 @@ func (t *terminal) finish(err error) int {
 	if reported := (errReported{}); errors.As(err, &reported) {
 		return code
 	}
-	p := problem{Error: plain(err), Exit: code}
-	if coded := (*exitError)(nil); errors.As(err, &coded) {
-		p.Hint = coded.hint
-	}
-	if ambiguous := (*ambiguousError)(nil); errors.As(err, &ambiguous) {
-		p.Candidates = ambiguous.candidates
-	}
+	p := t.problem(err)
 	if t.json {
-		if found := graph.Diagnostics(nil); errors.As(err, &found) {
-			p.Diagnostics = found
-			p.Error, _, _ = strings.Cut(p.Error, "\n") // the list stands beside it
-			p.Error = strings.TrimSuffix(p.Error, ":")
+		if err := t.result(p); err == nil {
+			return code
 		}
-		_ = t.result(p) // there is nowhere left to report it
-		return code
+		// A result that cannot be printed is told where it still may be.
 	}
 	fmt.Fprintln(t.err, t.paint(red, "belay: ")+p.Error)
 	if p.Hint != "" {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,9 +25,11 @@ func newVerifyCommand(t *terminal) *cobra.Command {
 		Use:   "verify --db DSN",
 		Short: "Prove that a backend keeps to the contract, where it is to run",
 		Long: `Run the property kit against a backend: every clause of the contract, random histories against a model, and
-histories of goroutines. It works in a scratch place of its own: sqlite:DIRECTORY is a directory that is not there
-yet, beside the databases that matter, say; it is made, and removed at the end.`,
+histories of goroutines. It works in a scratch place of its own, which must not be there yet; it is made, and
+removed at the end: sqlite:DIRECTORY is a directory, beside the databases that matter, say; in a PostgreSQL database
+it is the schema ` + scratchSchema + `, or the one of ` + schemaParameter + `, and a few more whose names begin so.`,
 		Example: `  belay verify --db sqlite:/var/lib/belay/scratch
+  belay verify --db postgres://owner@db/orders
   belay verify --db memory: --checks 1000 --json`,
 		Args: noArguments,
 	}
@@ -44,13 +45,13 @@ yet, beside the databases that matter, say; it is made, and removed at the end.`
 			return err
 		}
 		if own {
-			return usage(errors.New("--db is needed: what is verified is never where runs are kept"), "as in: --db sqlite:DIRECTORY, of one that is not there yet")
+			return usage(errors.New("--db is needed: what is verified is never where runs are kept"), "as in: --db sqlite:DIRECTORY, of one that is not there yet, or --db postgres://HOST/DATABASE")
 		}
-		open, remove, err := scratch(dsn)
+		open, remove, err := scratch(cmd.Context(), dsn)
 		if err != nil {
 			return err
 		}
-		t.say("verifying %s, with %d random histories", dsn, checks)
+		t.say("verifying %s, with %d random histories", shown(dsn), checks)
 		v, err := verify(cmd.Context(), open, checks, proptest.Options{Only: only})
 		if err = errors.Join(err, remove()); err != nil {
 			return err
@@ -68,26 +69,42 @@ yet, beside the databases that matter, say; it is made, and removed at the end.`
 	return exits(cmd, exitFailed, exitInfrastructure)
 }
 
-// verify verifies until the context ends.
+// verify verifies until the context ends. Then no more stores are opened, and those that are open have a
+// while to come to their end, so that nothing makes anew what is removed.
 func verify(ctx context.Context, open proptest.Opener, checks int, o proptest.Options) (proptest.Verification, error) {
 	done := make(chan proptest.Verification, 1)
-	go func() { done <- proptest.Verify(open, checks, o) }()
+	until := func(t proptest.T) proptest.Opened {
+		t.Helper()
+		if ctx.Err() != nil {
+			t.Fatalf("interrupted")
+		}
+		return open(t)
+	}
+	go func() { done <- proptest.Verify(until, checks, o) }()
 	select {
 	case v := <-done:
-		return v, nil
+		if ctx.Err() == nil {
+			return v, nil
+		}
 	case <-ctx.Done():
-		return proptest.Verification{}, fmt.Errorf("verifying was interrupted: %w", context.Cause(ctx))
+		select {
+		case <-done:
+		case <-time.After(shutdownTimeout):
+		}
 	}
+	return proptest.Verification{}, fmt.Errorf("verifying was interrupted: %w", context.Cause(ctx))
 }
 
 // scratch is an opener of empty stores where the DSN says, and what removes that place.
-func scratch(dsn string) (open proptest.Opener, remove func() error, err error) {
-	if dsn == "memory:" {
+func scratch(ctx context.Context, dsn string) (open proptest.Opener, remove func() error, err error) {
+	switch {
+	case dsn == memoryDSN:
 		return openMemory, func() error { return nil }, nil
+	case isServer(dsn):
+		return scratchServer(ctx, dsn)
 	}
-	if !strings.HasPrefix(dsn, sqlite.Scheme) {
-		scheme, _, _ := strings.Cut(dsn, ":")
-		return nil, nil, usage(fmt.Errorf("no backend is known for %q (of --db or BELAY_DB)", scheme), "use sqlite:DIRECTORY or memory:")
+	if dsn, err = otherDSN(dsn, "sqlite:DIRECTORY, postgres://HOST/DATABASE or memory:"); err != nil {
+		return nil, nil, err
 	}
 	dir, err := sqlite.Path(dsn)
 	if err != nil {
@@ -151,14 +168,17 @@ func openLite(t proptest.T, path string) proptest.Opened {
 			store = open(t)
 			return store
 		},
-		Audit: func(ctx context.Context) (lines []string, err error) {
-			for finding, err := range store.Audit(ctx, backend.AuditPolicy{}) {
-				if err != nil {
-					return nil, err
-				}
-				lines = append(lines, fmt.Sprintf("%s %s: %s", finding.Check, finding.Run, finding.Detail))
-			}
-			return lines, nil
-		},
+		Audit: func(ctx context.Context) ([]string, error) { return audit(ctx, store) },
 	}}
+}
+
+// audit is what an audit finds, a line for each.
+func audit(ctx context.Context, auditor backend.Auditor) (lines []string, err error) {
+	for finding, err := range auditor.Audit(ctx, backend.AuditPolicy{}) {
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, fmt.Sprintf("%s %s: %s", finding.Check, finding.Run, finding.Detail))
+	}
+	return lines, nil
 }

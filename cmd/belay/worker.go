@@ -39,7 +39,7 @@ worker to go on with at once. Many workers may serve one place. It logs to stand
 With --listen it answers GET /healthz while the process lives, and GET /readyz with status 200 while it
 serves and the database answers, 503 otherwise.`,
 		Example: `  belay worker --db sqlite:orders.db
-  belay worker --db sqlite:orders.db --concurrency 50 --listen 127.0.0.1:8080`,
+  belay worker --db postgres://belay@db/orders --concurrency 50 --listen 127.0.0.1:8080`,
 		Args: noArguments,
 	}
 	place := newLocation(t, cmd)
@@ -58,13 +58,13 @@ func work(ctx context.Context, place *location, opts workerOptions) (err error) 
 	t := place.terminal
 	if dsn, _, err := place.dsn(); err != nil {
 		return err
-	} else if dsn == "memory:" {
-		return usage(errors.New("memory: holds nothing that somebody else could start"), "name a database: --db sqlite:FILE")
+	} else if dsn == memoryDSN {
+		return usage(errors.New("memory: holds nothing that somebody else could start"), "name a database: --db sqlite:FILE, or --db postgres://HOST/DATABASE")
 	}
 	if opts.concurrency < 1 || opts.poll <= 0 || opts.shutdown <= 0 {
 		return usage(errors.New("--concurrency, --poll and --shutdown-timeout must be above 0"), "see: belay worker --help")
 	}
-	s, err := place.create(ctx)
+	s, err := place.open(ctx, opening{create: true, logger: t.logger()})
 	if err != nil {
 		return err
 	}
@@ -81,6 +81,10 @@ func work(ctx context.Context, place *location, opts workerOptions) (err error) 
 			return &exitError{exitInfrastructure, fmt.Errorf("health cannot be answered: %w", err), "name a free address with --listen"}
 		}
 		defer closeServer()
+	}
+	if t.cut != nil {
+		// A Shutdown that has no time left cuts nodes short.
+		defer context.AfterFunc(t.cut, func() { _ = engine.Shutdown(t.cut) })()
 	}
 	t.say("serving, with room for %s at once; interrupt to stop", count(opts.concurrency, "run"))
 	if err := engine.Run(ctx); err != nil {
