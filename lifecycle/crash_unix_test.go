@@ -22,28 +22,108 @@ import (
 	"time"
 
 	"github.com/belay-run/belay/backend"
-	"github.com/belay-run/belay/backend/sqlite"
 	"github.com/belay-run/belay/lifecycle"
 	"github.com/belay-run/belay/node"
 	"github.com/belay-run/belay/run"
 )
 
-// The environment of a process that serves a file, started by the crash test.
 const (
-	crashFile   = "BELAY_TEST_SERVE"
-	crashLedger = "BELAY_TEST_LEDGER"
+	crashTTL      = 600 * time.Millisecond
+	crashAttempts = 5  // the default
+	crashAbandons = 20 // the default
+	// crashSpread is over how long runs become due, so that it lasts on any machine.
+	crashSpread = 10 * time.Second
+	// crashPatience is for how long a slow machine may need to end them all.
+	crashPatience = 4 * time.Minute
+)
+
+// crashing is a backend under the crash test.
+type crashing struct {
+	kind      string // of crashStores
+	where     string // what its processes open
+	processes int
+	runs      int
+	history   func(t *testing.T) []change
+	events    func(t *testing.T) []checkpointEvent
+}
+
+// crashStore is what a process opens.
+type crashStore interface {
+	backend.Store
+	backend.Auditor
+	Close() error
+}
+
+// crashStores opens stores whose claim tokens begin with the name of their process.
+var crashStores = map[string]func(ctx context.Context, where, process string) (crashStore, error){}
+
+// The environment of a process of the crash test.
+const (
+	crashKind    = "BELAY_TEST_CRASH_KIND"
+	crashWhere   = "BELAY_TEST_CRASH_WHERE"
+	crashLedger  = "BELAY_TEST_CRASH_LEDGER"
+	crashProcess = "BELAY_TEST_CRASH_PROCESS"
+	crashLacks   = "BELAY_TEST_CRASH_LACKS"
 )
 
 func init() {
-	if path := os.Getenv(crashFile); path != "" {
-		os.Exit(serveFile(path, os.Getenv(crashLedger)))
+	if kind := os.Getenv(crashKind); kind != "" {
+		os.Exit(crashServe(kind, os.Getenv(crashWhere), ledger(os.Getenv(crashLedger))))
 	}
 }
 
-const (
-	crashTTL  = 600 * time.Millisecond
-	crashRuns = 300
-)
+// crashServe is a process that serves until it is killed, or told to stop.
+func crashServe(kind, where string, effects ledger) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	store, err := crashStores[kind](ctx, where, os.Getenv(crashProcess))
+	if err == nil {
+		var e *lifecycle.Engine
+		if e, err = crashEngine(store, effects, os.Getenv(crashLacks)); err == nil {
+			err = e.Run(ctx)
+		}
+		err = errors.Join(err, store.Close())
+	}
+	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil { // it was stopped before it had begun
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+func crashEngine(store backend.Store, effects ledger, lacks string) (*lifecycle.Engine, error) {
+	return lifecycle.New(lifecycle.Config{
+		Backend: store, Nodes: node.NewRegistry().Add(crashTypes(effects, lacks)...),
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1})),
+		TTL:    crashTTL, Concurrency: 20, PollInterval: 100 * time.Millisecond, AbandonBackoff: 300 * time.Millisecond,
+	})
+}
+
+// ledger is a file in which nodes record their effects, a line each: run, node, idempotency key.
+type ledger string
+
+// write appends one line with one write: other processes append to the file, too.
+func (l ledger) write(line string) {
+	file, err := os.OpenFile(string(l), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	if err == nil {
+		_, err = fmt.Fprintln(file, line)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+func (l ledger) lines() ([]string, error) {
+	raw, err := os.ReadFile(string(l))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return strings.Split(strings.TrimSuffix(string(raw), "\n"), "\n"), err
+}
+
+// killed is the node that stands in the ledger of a process that a node has killed.
+const killed = "(killed)"
 
 // mark is what every node of the crash test writes: that it was counted.
 type mark struct {
@@ -52,51 +132,72 @@ type mark struct {
 
 // crashTypes are the nodes of the crash test. Each records its effect, under its idempotency key,
 // before it completes.
-func crashTypes(effect func(call *node.Call)) []node.Type {
-	marked := func(name string, f func(ctx context.Context, call *node.Call) error) node.Type {
-		return node.Of(name, 1, func(ctx context.Context, _ none) (mark, error) {
+func crashTypes(effects ledger, lacks string) (types []node.Type) {
+	marked := func(name string, f func(ctx context.Context, call *node.Call) error) {
+		if name == lacks {
+			return
+		}
+		types = append(types, node.Of(name, 1, func(ctx context.Context, _ none) (mark, error) {
 			call, _ := node.FromContext(ctx)
 			if err := f(ctx, call); err != nil {
 				return mark{}, err
 			}
-			effect(call)
+			effects.write(fmt.Sprintf("%s %s %s", call.Run, call.Node, call.IdempotencyKey))
 			return mark{Marks: []string{call.Node}}, nil
-		})
+		}))
 	}
-	return []node.Type{
-		marked("work", func(ctx context.Context, _ *node.Call) error {
-			select {
-			case <-time.After(time.Duration(rand.IntN(60)) * time.Millisecond):
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}),
-		marked("flaky", func(_ context.Context, call *node.Call) error {
-			if call.Attempt < 3 {
-				return errors.New("not yet")
-			}
+	marked("work", func(ctx context.Context, _ *node.Call) error {
+		select {
+		case <-time.After(time.Duration(rand.IntN(60)) * time.Millisecond):
 			return nil
-		}),
-		marked("nap", func(_ context.Context, call *node.Call) error {
-			if until := call.PlannedAt.Add(150 * time.Millisecond); call.Now().Before(until) {
-				return node.Snooze(until)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	marked("flaky", func(_ context.Context, call *node.Call) error {
+		if call.Attempt < 3 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	marked("nap", func(_ context.Context, call *node.Call) error {
+		if until := call.PlannedAt.Add(150 * time.Millisecond); call.Now().Before(until) {
+			return node.Snooze(until)
+		}
+		return nil
+	})
+	// As often as a run is launched in a row, and then no more.
+	marked("deadly", func(_ context.Context, call *node.Call) error {
+		lines, err := effects.lines()
+		if err != nil {
+			return err
+		}
+		launches, line := 0, fmt.Sprintf("%s %s %s", call.Run, killed, call.IdempotencyKey)
+		for _, other := range lines {
+			if other == line {
+				launches++
 			}
+		}
+		if launches >= crashAttempts {
 			return nil
-		}),
-		marked("ask", func(ctx context.Context, _ *node.Call) error {
-			answer, ok, err := node.Answered[string](ctx, "")
-			switch {
-			case err != nil:
-				return err
-			case !ok:
-				return node.Ask(node.Question{Prompt: "go on?"})
-			case answer != "yes":
-				return node.Permanent(fmt.Errorf("answered %q", answer))
-			}
-			return nil
-		}),
-	}
+		}
+		effects.write(line)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	})
+	marked("ask", func(ctx context.Context, _ *node.Call) error {
+		answer, ok, err := node.Answered[string](ctx, "")
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			return node.Ask(node.Question{Prompt: "go on?"})
+		case answer != "yes":
+			return node.Permanent(fmt.Errorf("answered %q", answer))
+		}
+		return nil
+	})
+	return types
 }
 
 const marksField = `
@@ -135,236 +236,311 @@ nodes: {a: {use: work}, q: {use: ask}, w: {use: work}, z: {use: work}}
 edges: {i: {from: $start, to: a}, aq: {from: a, to: q}, aw: {from: a, to: w}, j: {from: [q, w], to: z}}
 ` + marksField, []string{"a", "q", "w", "z"}},
 	{`
+id: deadly
+nodes: {deadly: {use: deadly}, z: {use: work}}
+edges: {i: {from: $start, to: deadly}, z: {from: deadly, to: z}}
+` + marksField, []string{"deadly", "z"}},
+	{`
 id: sleep
 nodes: {a: {use: work}, s: {use: nap}, z: {use: work}}
 edges: {i: {from: $start, to: a}, as: {from: a, to: s}, sz: {from: s, to: z}}
 ` + marksField, []string{"a", "s", "z"}},
 }
 
-// crashEngine opens an engine on the file.
-func crashEngine(path string, effect func(*node.Call)) (*sqlite.Store, *lifecycle.Engine, error) {
-	store, err := sqlite.Open(context.Background(), path, sqlite.Options{SharedDirectory: true})
-	if err != nil {
-		return nil, nil, err
-	}
-	e, err := lifecycle.New(lifecycle.Config{
-		Backend: store, Nodes: node.NewRegistry().Add(crashTypes(effect)...),
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-		TTL:    crashTTL, Concurrency: 8, PollInterval: 100 * time.Millisecond,
-	})
-	return store, e, err
-}
-
-// serveFile is a process that serves until it is killed, or told to stop.
-func serveFile(path, ledger string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	file, err := os.OpenFile(ledger, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
-	if err == nil {
-		var store *sqlite.Store
-		var e *lifecycle.Engine
-		store, e, err = crashEngine(path, func(call *node.Call) {
-			// One write of one line: other processes append to the file, too.
-			if _, err := fmt.Fprintf(file, "%s %s %s\n", call.Run, call.Node, call.IdempotencyKey); err != nil {
-				panic(err)
-			}
-		})
-		if err == nil {
-			err = errors.Join(e.Run(ctx), store.Close())
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-// served is a process that serves the file.
+// served is a place in the fleet: a process, and when that has died the next one.
 type served struct {
 	t    *testing.T
+	name string
 	env  []string
-	cmd  *exec.Cmd
 	errs bytes.Buffer
+	gone chan struct{} // the last one ended as it was told to
+
+	mu         sync.Mutex
+	cmd        *exec.Cmd
+	generation int
+	stopping   bool
+	died       map[string]time.Time // by name of the process
+	frozen     [][2]time.Time
 }
 
+// start starts the next process of this place. The caller holds the lock.
 func (s *served) start() {
-	s.t.Helper()
-	s.cmd = exec.Command(os.Args[0])
-	s.cmd.Env = append(os.Environ(), s.env...)
-	s.cmd.Stderr = &s.errs
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
+	s.generation++
+	name := fmt.Sprintf("%s.%d", s.name, s.generation)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), s.env...), crashProcess+"="+name)
+	cmd.Stderr = &s.errs
+	if err := cmd.Start(); err != nil {
+		s.t.Error(err)
+		close(s.gone)
+		return
 	}
+	s.cmd = cmd
+	go func() {
+		err := cmd.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.died[name] = time.Now()
+		var exit *exec.ExitError
+		wasKilled := errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
+		switch {
+		case s.stopping:
+			if err != nil && !wasKilled {
+				s.t.Errorf("process %s ended with %v:\n%s", name, err, s.errs.String())
+			}
+			close(s.gone)
+		case wasKilled:
+			s.start()
+		default:
+			s.t.Errorf("process %s ended by itself with %v:\n%s", name, err, s.errs.String())
+			s.start()
+		}
+	}()
 }
 
 func (s *served) signal(sig syscall.Signal) {
-	s.t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		s.t.Errorf("%v: %v\n%s", sig, err, s.errs.String())
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.cmd.Process.Signal(sig) // it may have died just now
 }
 
-// Two processes serve one file. Every second one of them is killed, or frozen beyond its TTL. Every
-// run ends right all the same: each node's result is counted once, no effect is lost, and the
-// audit finds nothing.
-func TestRunsSurviveProcessesThatAreKilledAndFrozen(t *testing.T) {
-	dir := t.TempDir()
-	path, ledger := filepath.Join(dir, "runs.db"), filepath.Join(dir, "ledger")
-	store, e, err := crashEngine(path, func(*node.Call) {})
+// freeze freezes the process beyond its TTL.
+func (s *served) freeze(ctx context.Context) {
+	began := time.Now()
+	s.signal(syscall.SIGSTOP)
+	select {
+	case <-time.After(crashTTL * 3 / 2):
+	case <-ctx.Done():
+	}
+	s.signal(syscall.SIGCONT)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = append(s.frozen, [2]time.Time{began, time.Now()})
+}
+
+// crash is the crash test: some processes serve one store; every second one of them is killed, or frozen
+// beyond its TTL, and one node kills its process as often as it may before its run is poisoned. Every run
+// ends right all the same: each node's result is counted once, no effect is lost, the audit finds nothing,
+// and the store's own history keeps the invariants of the contract.
+func crash(t *testing.T, c crashing) {
+	t.Helper()
+	effects := ledger(filepath.Join(t.TempDir(), "ledger"))
+	store, err := crashStores[c.kind](t.Context(), c.where, "people")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	want := map[string][]string{} // by run
+	e, err := crashEngine(store, effects, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	began := time.Now()
-	for _, g := range crashGraphs {
-		ref := publish(t, &e.Client, g.text)
-		runs := make([]lifecycle.NewRun, crashRuns/len(crashGraphs))
-		for i := range runs {
-			runs[i].ID = fmt.Sprintf("%s-%d", ref.ID, i)
-			runs[i].At = began.Add(time.Duration(i) * 80 * time.Millisecond) // so that it lasts, on any machine
-			want[runs[i].ID] = g.nodes
-		}
-		started, err := e.StartMany(t.Context(), ref, runs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range started {
-			if s.Err != nil {
-				t.Fatal(s.Err)
-			}
-		}
-	}
+	want := crashStart(t, e, c.runs, began)
 
-	processes := [2]*served{}
-	for i := range processes {
-		processes[i] = &served{t: t, env: []string{crashFile + "=" + path, crashLedger + "=" + ledger}}
-		processes[i].start()
+	places := make([]*served, c.processes)
+	for i := range places {
+		places[i] = &served{
+			t: t, name: fmt.Sprintf("p%d", i), gone: make(chan struct{}), died: map[string]time.Time{},
+			env: []string{crashKind + "=" + c.kind, crashWhere + "=" + c.where, crashLedger + "=" + string(effects)},
+		}
+		if i == c.processes-1 {
+			places[i].env = append(places[i].env, crashLacks+"=nap") // it hands such runs back
+		}
+		places[i].mu.Lock()
+		places[i].start()
+		places[i].mu.Unlock()
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), crashPatience)
 	defer stop()
-	var disturbed sync.WaitGroup
+	var disturbing sync.WaitGroup
 	disturbances := 0
-	disturbed.Go(func() {
+	disturbing.Go(func() { // freezing is for shorter than the pause, so that not all are frozen at once
 		for i := 0; ; i++ {
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(time.Second):
 			}
-			p := processes[i%2]
-			if i%4 < 2 {
-				p.signal(syscall.SIGKILL)
-				_ = p.cmd.Wait()
-				p.start()
+			place := places[i%len(places)]
+			if (i/len(places)+i)%2 == 0 {
+				place.signal(syscall.SIGKILL)
 			} else {
-				p.signal(syscall.SIGSTOP)
-				time.Sleep(2 * crashTTL)
-				p.signal(syscall.SIGCONT)
+				disturbing.Go(func() { place.freeze(ctx) })
 			}
 			disturbances++
 		}
 	})
-	recovered := answerAndRecover(t, ctx, e, len(want))
+	recovered := answerAndRecover(t, ctx, store, e)
+	took := time.Since(began)
 	stop()
-	disturbed.Wait()
-	for _, p := range processes {
+	disturbing.Wait()
+	for _, p := range places {
+		p.mu.Lock()
+		p.stopping = true
+		p.mu.Unlock()
+		p.signal(syscall.SIGCONT)
 		p.signal(syscall.SIGTERM)
-		if err := p.cmd.Wait(); err != nil {
-			t.Errorf("a process ended with %v:\n%s", err, p.errs.String())
-		}
+		<-p.gone
 	}
-	t.Logf("%d disturbances, %d runs poisoned and recovered", disturbances, recovered)
-	// A run is poisoned by as many launches in a row that came to nothing as MaxAttempts allows.
-	if disturbances < 3 || recovered*5 > disturbances*8 {
-		t.Errorf("%d disturbances, %d runs poisoned: want some of the former, and no more of the latter than they explain", disturbances, recovered)
+	if disturbances < 5 || recovered < 1 {
+		t.Errorf("%d disturbances, %d runs recovered: want some of both", disturbances, recovered)
 	}
 
-	for id, nodes := range want {
-		r := inspect(t, &e.Client, id)
+	for id, w := range want {
+		d, err := store.FetchRun(t.Context(), backend.Of(w.owner), id)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var out mark
-		if err := json.Unmarshal(r.Output, &out); r.Status != run.Done || err != nil {
-			t.Errorf("run %s is %s (%+v)", id, r.Status, r.Failure)
+		if err := json.Unmarshal(d.Output, &out); d.Status != run.Done || err != nil {
+			t.Errorf("run %s is %s (%+v)", id, d.Status, d.Failure)
 			continue
 		}
 		slices.Sort(out.Marks)
-		if !slices.Equal(out.Marks, nodes) {
-			t.Errorf("run %s counted %v, want each of %v once", id, out.Marks, nodes)
+		if !slices.Equal(out.Marks, w.nodes) {
+			t.Errorf("run %s counted %v, want each of %v once", id, out.Marks, w.nodes)
 		}
 	}
-	wantEffects(t, ledger, want)
-	for finding, err := range store.Audit(t.Context(), backend.AuditPolicy{MaxAttempts: 5, MaxAbandons: 20}) {
+	made, repeated := wantEffects(t, effects, want)
+	for finding, err := range store.Audit(t.Context(), backend.AuditPolicy{MaxAttempts: crashAttempts, MaxAbandons: crashAbandons}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Errorf("the audit finds: %+v", finding)
 	}
+	h := newHistory(t.Errorf, c.history(t), want)
+	h.judge()
+	h.wantEvents(c.events(t))
+	h.wantPoisonsExplained(places, recovered)
+	t.Logf("%d runs in %.1fs, %d disturbances, %d runs poisoned and recovered; %d effects, %d of them repeated; %s",
+		len(want), took.Seconds(), disturbances, recovered, made, repeated, h.summary())
+}
+
+// wanted is how a run is to end.
+type wanted struct {
+	owner backend.Owner
+	nodes []string
+}
+
+// crashStart starts the runs, for two owners, and the one whose node kills.
+func crashStart(t *testing.T, e *lifecycle.Engine, runs int, began time.Time) map[string]wanted {
+	t.Helper()
+	want := map[string]wanted{}
+	for _, owner := range []backend.Owner{backend.Tenantless(), backend.Tenant("acme")} {
+		client := crashClient(e, owner)
+		for _, g := range crashGraphs {
+			ref := publish(t, client, g.text)
+			n := runs / (len(crashGraphs) - 1) / 2
+			if g.nodes[0] == "deadly" {
+				n = 1
+			}
+			starts := make([]lifecycle.NewRun, n)
+			for i := range starts {
+				starts[i].ID = fmt.Sprintf("%s-%s-%d", ref.ID, owner, i)
+				starts[i].At = began.Add(time.Duration(i) * crashSpread / time.Duration(n))
+				want[starts[i].ID] = wanted{owner, g.nodes}
+			}
+			started, err := client.StartMany(t.Context(), ref, starts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range started {
+				if s.Err != nil {
+					t.Fatal(s.Err)
+				}
+			}
+		}
+	}
+	return want
+}
+
+func crashClient(e *lifecycle.Engine, owner backend.Owner) *lifecycle.Client {
+	if tenant, ok := owner.Tenant(); ok {
+		return e.For(tenant)
+	}
+	return &e.Client
 }
 
 // answerAndRecover is what people do meanwhile: it answers questions and frees poisoned runs,
 // until every run has ended or ctx has.
-func answerAndRecover(t *testing.T, ctx context.Context, e *lifecycle.Engine, runs int) (recovered int) {
+func answerAndRecover(t *testing.T, ctx context.Context, store backend.Store, e *lifecycle.Engine) (recovered int) {
 	t.Helper()
 	for ctx.Err() == nil {
-		page, err := e.List(ctx, backend.Query{Limit: backend.MaxLimit, Statuses: []run.Status{run.Running, run.Waiting}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(page.Runs) == 0 {
-			return recovered
-		}
-		for _, s := range page.Runs {
-			r, err := e.Inspect(ctx, s.Run)
+		left := 0
+		q := backend.Query{Limit: backend.MaxLimit, Statuses: []run.Status{run.Running, run.Waiting}}
+		for more := true; more; {
+			page, err := store.ListRuns(ctx, backend.System(), q)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !r.Poison.At.IsZero() {
-				recovered++
-				if _, err := e.RetryPoisoned(ctx, s.Run); err != nil {
-					t.Error(err)
+			left += len(page.Runs)
+			for _, s := range page.Runs {
+				client := crashClient(e, s.Owner)
+				if !s.Poison.At.IsZero() {
+					recovered++
+					if _, err := client.RetryPoisoned(ctx, s.Run); err != nil {
+						t.Error(err)
+					}
+				}
+				if s.Status == run.Waiting {
+					answer(t, ctx, client, s.Run)
 				}
 			}
-			for _, q := range r.OpenInterrupts() {
-				if _, err := e.Resolve(ctx, s.Run, q.ID, "yes"); err != nil {
-					t.Errorf("resolve %s of %s: %v", q.ID, s.Run, err)
-				}
-			}
+			q.Before, more = page.Next, page.HasMore
 		}
-		time.Sleep(50 * time.Millisecond) // what other processes commit announces itself to nobody
+		if left == 0 {
+			return recovered
+		}
+		time.Sleep(100 * time.Millisecond) // what other processes commit announces itself to nobody
 	}
-	t.Errorf("not all of %d runs have ended", runs)
+	t.Error("not all runs have ended")
 	return recovered
 }
 
-// wantEffects fails the test when a node's effect is missing, or was made under two keys.
-func wantEffects(t *testing.T, ledger string, want map[string][]string) {
+func answer(t *testing.T, ctx context.Context, client *lifecycle.Client, id string) {
 	t.Helper()
-	raw, err := os.ReadFile(ledger)
+	d, err := client.Fetch(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range (&lifecycle.Run{Document: d}).OpenInterrupts() {
+		if _, err := client.Resolve(ctx, id, q.ID, "yes"); err != nil {
+			t.Errorf("resolve %s of %s: %v", q.ID, id, err)
+		}
+	}
+}
+
+// wantEffects fails the test when a node's effect is missing, or was made under two keys.
+func wantEffects(t *testing.T, effects ledger, want map[string]wanted) (made, repeated int) {
+	t.Helper()
+	lines, err := effects.lines()
 	if err != nil {
 		t.Fatal(err)
 	}
 	keys := map[[2]string]string{}
-	lines := strings.Split(strings.TrimSuffix(string(raw), "\n"), "\n")
 	for _, line := range lines {
 		f := strings.Fields(line)
 		if len(f) != 3 {
 			t.Fatalf("the ledger holds %q", line)
 		}
+		if f[1] == killed {
+			continue
+		}
 		effect := [2]string{f[0], f[1]}
 		if other, ok := keys[effect]; ok && other != f[2] {
 			t.Errorf("node %s of run %s acted under the keys %s and %s", f[1], f[0], other, f[2])
+		} else if ok {
+			repeated++
 		}
 		keys[effect] = f[2]
 	}
-	effects := 0
-	for id, nodes := range want {
-		for _, n := range nodes {
-			effects++
+	for id, w := range want {
+		for _, n := range w.nodes {
+			made++
 			if _, ok := keys[[2]string{id, n}]; !ok {
 				t.Errorf("the effect of node %s of run %s is lost", n, id)
 			}
 		}
 	}
-	t.Logf("%d effects, %d of them repeated", effects, len(lines)-effects)
+	return made, repeated
 }

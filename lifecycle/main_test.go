@@ -21,7 +21,10 @@ import (
 	"github.com/belay-run/belay/value"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// What the package pgtest keeps as long as a process.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck"))
+}
 
 // epoch is where virtual clocks begin.
 var epoch = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
