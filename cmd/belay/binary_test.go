@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,14 +131,7 @@ func interruptWhen(t *testing.T, cmd *exec.Cmd, says string) (said string, code 
 	watchdog := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
 	defer watchdog.Stop()
 	var text bytes.Buffer
-	buffer := make([]byte, 1024)
-	for !strings.Contains(text.String(), says) {
-		n, err := stderr.Read(buffer)
-		text.Write(buffer[:n])
-		if err != nil {
-			t.Fatalf("it ended before it said %q: %v\n%s", says, err, text.String())
-		}
-	}
+	readUntil(t, stderr, &text, says)
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -146,6 +140,19 @@ func interruptWhen(t *testing.T, cmd *exec.Cmd, says string) (said string, code 
 	}
 	_ = cmd.Wait()
 	return text.String(), cmd.ProcessState.ExitCode()
+}
+
+// readUntil reads until something was said.
+func readUntil(t *testing.T, from io.Reader, text *bytes.Buffer, says string) {
+	t.Helper()
+	buffer := make([]byte, 1024)
+	for !strings.Contains(text.String(), says) {
+		n, err := from.Read(buffer)
+		text.Write(buffer[:n])
+		if err != nil {
+			t.Fatalf("it ended before it said %q: %v\n%s", says, err, text.String())
+		}
+	}
 }
 
 // A run on memory can be neither poisoned nor cancelled by another process, so their

@@ -17,7 +17,7 @@ import (
 func newRunsCommand(t *terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "List, show, explain, answer, cancel and retry runs",
+		Short: "List, show, explain, answer, cancel, retry and migrate runs",
 		Long: `Look at runs that are kept, and tell them things. A run is named by its id, or by the beginning of it
 as long as no other run's begins the same.`,
 		Args: noArguments,
@@ -28,7 +28,7 @@ as long as no other run's begins the same.`,
 		"only this tenant's runs; --tenant= for the runs of no tenant (default: everyone's)")
 	cmd.PersistentPreRun = func(cmd *cobra.Command, _ []string) { desk.narrowed = cmd.Flags().Changed("tenant") }
 	cmd.AddCommand(newRunsList(desk), newRunsShow(desk), newRunsEvents(desk), newRunsExplain(desk),
-		newRunsResolve(desk), newRunsCancel(desk), newRunsRetry(desk))
+		newRunsResolve(desk), newRunsCancel(desk), newRunsRetry(desk), newRunsMigrate(desk))
 	return exits(cmd)
 }
 

@@ -41,7 +41,7 @@ import (
 // server use;
 // INSTANT, SPAN and PID stand for what is another one each time.
 func TestTranscripts(t *testing.T) {
-	for _, name := range []string{"graph", "run", "runs", "held", "store", "server"} {
+	for _, name := range []string{"graph", "run", "runs", "migrate", "held", "store", "server"} {
 		t.Run(name, func(t *testing.T) {
 			s := &script{data: t.TempDir()}
 			if strings.HasPrefix(name, "server") {
