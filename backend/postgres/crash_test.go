@@ -26,9 +26,9 @@ import (
 	"github.com/belay-run/belay/run"
 )
 
-// TestServerKilled (H20, H24): while workers start and finish runs, sessions are ended and the server
+// TestH20H24NothingAcknowledgedIsLostWithTheServer (H20, H24): while workers start and finish runs, sessions are ended and the server
 // is killed and recovers: no acknowledged commit is lost, none is applied twice.
-func TestServerKilled(t *testing.T) {
+func TestH20H24NothingAcknowledgedIsLostWithTheServer(t *testing.T) {
 	cluster := pgtest.Start(t)
 	pool := newPool(t, cluster.DSN(), pgx.QueryExecModeCacheStatement, 8)
 	a := access{pool: func() *pgxpool.Pool { return pool }}

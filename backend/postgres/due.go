@@ -79,7 +79,7 @@ func (f *dueFinder) find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return f.add(ctx, stDueExpired, f.p.Now, f.p.TTL.Microseconds(), int64(f.p.Limit), int64(max(f.p.Limit, min(4*f.p.Limit, mostLocked))),
+	return f.add(ctx, stDueExpired, f.p.Now, f.p.TTL.Microseconds(), int64(max(f.p.Limit, min(4*f.p.Limit, mostLocked))),
 		byOwner, graphIDs, graphHashes)
 }
 

@@ -32,9 +32,9 @@ outputs:
   twice: {from: twice}
 `
 
-// TestEngineInHostTransactions (H32): a run that was started in the host's transaction is done after
+// TestH32AnEngineStartsInHostTransactions (H32): a run that was started in the host's transaction is done after
 // the host's commit, and was never there after its rollback.
-func TestEngineInHostTransactions(t *testing.T) {
+func TestH32AnEngineStartsInHostTransactions(t *testing.T) {
 	type input struct {
 		N int `json:"n"`
 	}

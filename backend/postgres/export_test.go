@@ -15,3 +15,6 @@ func (s *Store) Replace(name, from, to string) error {
 	s.texts[statement(name)] = strings.Replace(text, from, to, 1)
 	return nil
 }
+
+// Silence keeps the store from sending notifications.
+func (s *Store) Silence() { s.hub.sending.Do(func() {}) }

@@ -27,9 +27,9 @@ var faults = map[string]fault{
 	"session ended by the administrator, outcome not known": {code: "57P01"},
 }
 
-// TestTransientFailuresAreCured (H20, H24): a failure at any one statement of an operation leaves
+// TestH20H24AFailureAtAnyStatementLeavesOneEffect (H20, H24): a failure at any one statement of an operation leaves
 // one effect, and is not told.
-func TestTransientFailuresAreCured(t *testing.T) {
+func TestH20H24AFailureAtAnyStatementLeavesOneEffect(t *testing.T) {
 	p, dsn := newProxy(t)
 	a := through(t, dsn, pgx.QueryExecModeCacheStatement)
 	s := newStore(t, a, postgres.Options{PollOnly: true})
@@ -188,8 +188,8 @@ func TestTransientFailuresAreCured(t *testing.T) {
 	}
 }
 
-// TestAClaimWhoseAnswerIsLost (X1): is of unknown outcome, and costs one TTL and one attempt.
-func TestAClaimWhoseAnswerIsLost(t *testing.T) {
+// TestH20AClaimWhoseAnswerIsLost (X1): is of unknown outcome, and costs one TTL and one attempt.
+func TestH20AClaimWhoseAnswerIsLost(t *testing.T) {
 	p, dsn := newProxy(t)
 	s := newStore(t, through(t, dsn, pgx.QueryExecModeCacheStatement), postgres.Options{PollOnly: true})
 	if _, err := s.InsertRun(t.Context(), backend.Tenantless(), draft("a")); err != nil {

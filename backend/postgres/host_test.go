@@ -87,9 +87,9 @@ func newStore(t *testing.T, a access, opts postgres.Options) *postgres.Store {
 	return s
 }
 
-// TestStartsInHostTransactions (H32, X8): at every isolation level a refused start leaves the
+// TestH32StartsInHostTransactions (H32, X8): at every isolation level a refused start leaves the
 // host's transaction usable, and a rollback leaves nothing.
-func TestStartsInHostTransactions(t *testing.T) {
+func TestH32StartsInHostTransactions(t *testing.T) {
 	a := direct(t)
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(level), func(t *testing.T) {
@@ -144,9 +144,9 @@ func nameOf(s *postgres.Store, name string) string {
 	return pgx.Identifier{s.Schema(), name}.Sanitize()
 }
 
-// TestAKeyWhoseWinnerRollsBack (H22): the second of two transactions under one start key waits
+// TestH22AKeyWhoseWinnerRollsBack (H22): the second of two transactions under one start key waits
 // for the first, and starts its run when that rolls back; when it commits, answers its run.
-func TestAKeyWhoseWinnerRollsBack(t *testing.T) {
+func TestH22AKeyWhoseWinnerRollsBack(t *testing.T) {
 	a := direct(t)
 	for _, commits := range []bool{false, true} {
 		s, ctx := newStore(t, a, postgres.Options{}), t.Context()
@@ -193,9 +193,9 @@ func waitUntilBlockedBy(t *testing.T, a access, tx pgx.Tx) {
 	}
 }
 
-// TestManyStartersDoNotDeadlock (H35): transactions that start several runs each, of one graph
+// TestH35ManyStartersDoNotDeadlock (H35): transactions that start several runs each, of one graph
 // and in every order, never wait for each other.
-func TestManyStartersDoNotDeadlock(t *testing.T) {
+func TestH35ManyStartersDoNotDeadlock(t *testing.T) {
 	a := direct(t)
 	s := newStore(t, a, postgres.Options{})
 	errs := make([]error, 8)
@@ -237,9 +237,9 @@ func TestManyStartersDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// TestNoTransitionTouchesRowsOfOthers (H35): what a start, a claim, a refresh, a commit and a
+// TestH35NoTransitionTouchesRowsOfOthers (H35): what a start, a claim, a refresh, a commit and a
 // release write is rows that name their run.
-func TestNoTransitionTouchesRowsOfOthers(t *testing.T) {
+func TestH35NoTransitionTouchesRowsOfOthers(t *testing.T) {
 	a := direct(t)
 	s, ctx := newStore(t, a, postgres.Options{}), t.Context()
 	in := draft("a")

@@ -200,7 +200,24 @@ func (s *Store) outdated(missing []migration) error {
 
 // migrate applies what is missing in one transaction, one migrator at a time: a
 // migrator that is killed leaves nothing behind.
-func (s *Store) migrate(ctx context.Context, all []migration) (applied []migration, err error) {
+//
+// Statements of programs that work meanwhile lock tables in orders of their own. A migrator that
+// cannot have a table soon therefore gives everything back and begins again, before the server
+// would find a deadlock, and until its time is over.
+func (s *Store) migrate(ctx context.Context, all []migration) ([]migration, error) {
+	var wait backoff
+	for {
+		applied, err := s.migrateOnce(ctx, all)
+		if c := code(err); c != codeLockNotAvailable && c != codeDeadlock {
+			return applied, err
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < s.opts.SetupTimeout/8 || wait.pause(ctx) != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *Store) migrateOnce(ctx context.Context, all []migration) (applied []migration, err error) {
 	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return nil, err
@@ -213,6 +230,10 @@ func (s *Store) migrate(ctx context.Context, all []migration) (applied []migrati
 	}
 	return applied, nil
 }
+
+// tableWait bounds how long a migrator waits for a table, and others for it while it does: less
+// than the time after which the server looks for deadlocks.
+const tableWait = 300 * time.Millisecond
 
 func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, all []migration) ([]migration, error) {
 	// Waiting is bounded by the server too, which then says what was waited for.
@@ -230,6 +251,9 @@ func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, all []migration) ([]mi
 	}
 	missing, err := s.missing(ctx, tx, all)
 	if err != nil {
+		return nil, err
+	}
+	if err := script(ctx, tx, fmt.Sprintf("set local lock_timeout = %d", tableWait.Milliseconds())); err != nil {
 		return nil, err
 	}
 	for _, m := range missing {

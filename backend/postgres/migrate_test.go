@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +18,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/checkpoint"
+	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/internal/pgtest"
+	"github.com/belay-run/belay/run"
+	"github.com/belay-run/belay/value"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -148,9 +155,9 @@ func TestOddSchemaNames(t *testing.T) {
 	}
 }
 
-// TestMigratorsAtOnce (H21): any number of migrators, one of them killed in the middle,
+// TestH21MigratorsAtOnce (H21): any number of migrators, one of them killed in the middle,
 // lead to one schema, and each program that comes later finds it.
-func TestMigratorsAtOnce(t *testing.T) {
+func TestH21MigratorsAtOnce(t *testing.T) {
 	pool, schema := testPool(t), pgtest.Schema(t)
 	all, err := loadMigrations()
 	if err != nil {
@@ -278,4 +285,121 @@ func TestRoleWithoutRights(t *testing.T) {
 	if _, err := s.FetchRun(t.Context(), backend.System(), "absent"); !errors.Is(err, backend.ErrNotFound) {
 		t.Errorf("the granted role was answered %v", err)
 	}
+}
+
+// TestH21MigrationUnderLoad: while programs of the schema before start, claim and commit, three migrators
+// apply a migration that needs every table for itself; one of them is killed. Waiting is bounded, nobody
+// fails, and the schema is the new one, once.
+func TestH21MigrationUnderLoad(t *testing.T) {
+	pool := testPool(t)
+	s := testStore(t, pool, Options{PollOnly: true})
+	all, err := loadMigrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := newMigration(fmt.Sprintf("%04d_next.sql", len(all)+1), `alter table :"schema".runs add column next_one text;
+alter table :"schema".graphs add column next_one text;
+alter table :"schema".events add column next_one text;
+alter table :"schema".start_keys add column next_one text;
+alter table :"schema".starts add column next_one text`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = append(all, next)
+	raw := []byte(`{"id":"load"}`)
+	ref := graph.Ref{ID: "load", Hash: value.Hash(raw)}
+	if err := s.SaveGraph(t.Context(), backend.Tenantless(), ref, raw); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var done atomic.Int64
+	errs, slowest := make([]error, 6), make([]time.Duration, 6)
+	var workers sync.WaitGroup
+	for w := range errs {
+		workers.Go(func() {
+			for n := 0; errs[w] == nil; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				begun := time.Now()
+				errs[w] = startClaimAndMutate(t.Context(), s, ref, fmt.Sprintf("run-%d-%d", w, n))
+				slowest[w] = max(slowest[w], time.Since(begun))
+				done.Add(1)
+			}
+		})
+	}
+	progress := func(n int64) {
+		for goal := done.Load() + n; done.Load() < goal; {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	progress(50)
+	ctx, kill := context.WithCancel(t.Context())
+	killed := make(chan error, 1)
+	go func() {
+		_, err := s.migrate(ctx, all)
+		killed <- err
+	}()
+	time.AfterFunc(5*time.Millisecond, kill)
+	migrated := make([]error, 2)
+	var migrators sync.WaitGroup
+	for i := range migrated {
+		migrators.Go(func() { _, migrated[i] = s.migrate(t.Context(), all) })
+	}
+	migrators.Wait()
+	<-killed
+	progress(50)
+	close(stop)
+	workers.Wait()
+	for i, err := range migrated {
+		if err != nil {
+			t.Errorf("migrator %d: %v", i, err)
+		}
+	}
+	for w, err := range errs {
+		if err != nil {
+			t.Errorf("worker %d: %v", w, err)
+		}
+		if slowest[w] > s.opts.RetryTimeout {
+			t.Errorf("worker %d waited %v", w, slowest[w])
+		}
+	}
+	left, err := s.missing(t.Context(), s.pool, all)
+	if err != nil || len(left) > 0 {
+		t.Errorf("%d migrations are missing, %v", len(left), err)
+	}
+	t.Logf("%d starts, claims and mutations; the slowest %v", done.Load(), slices.Max(slowest))
+}
+
+// startClaimAndMutate starts a run, claims it and ends it without its claim: statements that lock
+// tables in different orders.
+func startClaimAndMutate(ctx context.Context, s *Store, ref graph.Ref, id string) error {
+	at := time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC)
+	closes := func(seq int64, kind checkpoint.Type) []run.Event {
+		return []run.Event{{Run: id, Seq: seq, Type: run.EventCheckpointCommitted, At: at, Checkpoint: kind, Commit: seq}}
+	}
+	d := &run.Document{ID: id, Graph: ref, Status: run.Running, Seq: 1, EventSeq: 1, StartedAt: at, UpdatedAt: at}
+	_, err := s.InsertRun(ctx, backend.Tenantless(), backend.Initialization{
+		Proposal: run.Proposal{
+			Document: d, Type: checkpoint.RunInitialized, Schedule: checkpoint.Schedule{Kind: checkpoint.ReleaseNow}, Now: at, Events: closes(1, checkpoint.RunInitialized),
+		},
+		CheckpointID: checkpoint.ID("1 of " + id), Key: id,
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := s.ClaimDue(ctx, claim.Policy{Now: at, TTL: time.Minute, Limit: 2, MaxAttempts: 100, Fairness: claim.Interleave}); err != nil {
+		return err
+	}
+	_, err = s.MutateRun(ctx, backend.System(), id, checkpoint.ID("2 of "+id), func(d *run.Document) (backend.Mutation, error) {
+		next := *d
+		next.Seq, next.EventSeq, next.Status, next.FinishedAt = 2, 2, run.Cancelled, at
+		return backend.Mutation{Proposal: &run.Proposal{
+			Expected: 1, Document: &next, Type: checkpoint.RunCancelled, Schedule: checkpoint.Schedule{Kind: checkpoint.ReleaseTerminal}, Now: at,
+			Events: closes(2, checkpoint.RunCancelled),
+		}}, nil
+	})
+	return err
 }

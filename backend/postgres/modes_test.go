@@ -24,8 +24,8 @@ func mostly(mode pgx.QueryExecMode, whole pgx.QueryExecMode) proptest.Options {
 	return proptest.Options{Only: []string{"R1", "R2", "R5", "K3", "K5", "K6", "K7", "K8", "K9", "T2", "T3", "T6", "E2", "G3", "X2", "X7", "F2"}}
 }
 
-// TestConformanceOfModes (H23): the whole contract in every way that pgx sends statements.
-func TestConformanceOfModes(t *testing.T) {
+// TestH23ConformanceOfModes (H23): the whole contract in every way that pgx sends statements.
+func TestH23ConformanceOfModes(t *testing.T) {
 	for _, mode := range []pgx.QueryExecMode{
 		pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
 	} {
@@ -36,9 +36,9 @@ func TestConformanceOfModes(t *testing.T) {
 	}
 }
 
-// TestConformanceThroughPgBouncer (H23): the whole contract through a proxy that pools
+// TestH23ConformanceThroughPgBouncer (H23): the whole contract through a proxy that pools
 // transactions, in the modes of pgx that prepare nothing on a connection.
-func TestConformanceThroughPgBouncer(t *testing.T) {
+func TestH23ConformanceThroughPgBouncer(t *testing.T) {
 	dsn := pgtest.Bouncer(t)
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -49,9 +49,9 @@ func TestConformanceThroughPgBouncer(t *testing.T) {
 	}
 }
 
-// TestAProxyThatPoolsTransactionsIsFoundOut (H23): a mode that the proxy cannot carry is refused
+// TestH23AProxyThatPoolsTransactionsIsFoundOut (H23): a mode that the proxy cannot carry is refused
 // with advice, and a listening connection through it is not relied on.
-func TestAProxyThatPoolsTransactionsIsFoundOut(t *testing.T) {
+func TestH23AProxyThatPoolsTransactionsIsFoundOut(t *testing.T) {
 	dsn := pgtest.Bouncer(t)
 	s := newStore(t, through(t, dsn, pgx.QueryExecModeExec), postgres.Options{PollInterval: 10 * time.Millisecond})
 	woken, err := s.Subscribe(t.Context())

@@ -145,9 +145,9 @@ func withDatabase(t *testing.T, dsn, database string) string {
 	return u.String()
 }
 
-// TestNotificationsAreCoalesced (H36): many commits at once are told by few notifications, none of
+// TestH36NotificationsAreCoalesced (H36): many commits at once are told by few notifications, none of
 // them in a commit: no more than one for each pause between two.
-func TestNotificationsAreCoalesced(t *testing.T) {
+func TestH36NotificationsAreCoalesced(t *testing.T) {
 	pool := testPool(t)
 	s := testStore(t, pool, Options{})
 	conn, err := pool.Acquire(t.Context())
