@@ -306,6 +306,19 @@ func badEngine() map[string][]bad {
 			_, err := e.List(w.ctx, q)
 			return err
 		})[3:]...), // a client chooses the scope
+		"lifecycle.Client.Migrate": append(append(clientRun(func(ctx context.Context, c *belay.Client, id string) error {
+			_, err := c.Migrate(ctx, id, belay.GraphRef{ID: "g"}, belay.MigrateOptions{})
+			return err
+		}), ids("graph id", errArgument, func(w *world, id string) error {
+			e, _ := w.engine()
+			_, err := e.Migrate(w.ctx, "r", belay.GraphRef{ID: id}, belay.MigrateOptions{})
+			return err
+		})...),
+			bad{"a version that is not there", func(w *world) error {
+				e, _ := w.engine()
+				_, err := e.Migrate(w.ctx, "r", belay.GraphRef{ID: "nothing", Hash: "beef"}, belay.MigrateOptions{})
+				return err
+			}, backend.ErrNotFound, "publish"}),
 		"lifecycle.Client.Resolve": append(append(clientRun(func(ctx context.Context, c *belay.Client, id string) error {
 			_, err := c.Resolve(ctx, id, "q", "x")
 			return err

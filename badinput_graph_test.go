@@ -351,6 +351,26 @@ func badRun() map[string][]bad {
 		"run.Skip":      {settle("an empty node", run.Skip("", "why"), run.ErrInvalidResults, "")},
 		"run.Retry":     {settle("an empty node", run.Retry("", run.Failure{}, zeroTime), run.ErrInvalidResults, "")},
 		"run.Permanent": {settle("an empty node", run.Permanent("", run.Failure{}), run.ErrInvalidResults, "")},
+		"run.Machine.Migrate": {
+			{"no document", func(w *world) error {
+				_, _, err := w.machine().Migrate(nil, run.Migration{From: w.machine().Graph()}, epoch)
+				return err
+			}, run.ErrInvalidDocument, "nil"},
+			{"no version that it has", func(w *world) error {
+				_, _, err := w.machine().Migrate(w.asking(), run.Migration{}, epoch)
+				return err
+			}, errArgument, "from"},
+			{"no instant", func(w *world) error {
+				_, _, err := w.machine().Migrate(w.initial().Document, run.Migration{From: w.machine().Graph()}, zeroTime)
+				return err
+			}, errArgument, "now"},
+			{"a version of another run", func(w *world) error {
+				d := *w.initial().Document
+				d.Graph.Hash = "other"
+				_, _, err := w.machine().Migrate(&d, run.Migration{From: w.machine().Graph()}, epoch)
+				return err
+			}, run.ErrInvalidDocument, "belongs to"},
+		},
 		"run.Machine.Resolve": {
 			{"no document", func(w *world) error { _, err := w.machine().Resolve(nil, "q", value.Null(), epoch); return err }, run.ErrInvalidDocument, "nil"},
 			{"an unknown interrupt", func(w *world) error { _, err := w.machine().Resolve(w.asking(), "p", value.Null(), epoch); return err }, run.ErrNoInterrupt, "p"},

@@ -39,6 +39,11 @@ type (
 	// NewRun and Started are one run of StartMany, and what became of it.
 	NewRun  = lifecycle.NewRun
 	Started = lifecycle.Started
+	// MigrateOptions of one migration, and Mapping, what it makes of renamed parts.
+	MigrateOptions = lifecycle.MigrateOptions
+	Mapping        = run.Mapping
+	// MigrationError lists why a run cannot move to a version of its graph.
+	MigrationError = run.MigrationError
 	// DrainOptions narrows a drain.
 	DrainOptions = lifecycle.DrainOptions
 	// Drained counts what a drain did.
@@ -84,6 +89,8 @@ var (
 	ErrInactiveRun = run.ErrInactiveRun
 	// ErrAlreadyResolved: the interrupt was answered before.
 	ErrAlreadyResolved = run.ErrAlreadyResolved
+	// ErrMigration is matched by *MigrationError.
+	ErrMigration = run.ErrMigration
 	// ErrPoisoned is matched by *PoisonedError.
 	ErrPoisoned = lifecycle.ErrPoisoned
 	// ErrRunning and ErrStopped: an engine runs once.
