@@ -99,13 +99,14 @@ type PrunePolicy struct {
 	// Graphs deletes graph versions that no run references and that were published
 	// before Before; the newest version of each graph is kept.
 	Graphs bool
-	// DryRun counts and deletes nothing.
+	// DryRun counts what this call would delete, and deletes nothing.
 	DryRun bool
 }
 
 // Pruned counts what one call deleted (or would).
 type Pruned struct {
 	Runs, Events, Graphs int
-	// More: the limit was reached; call again.
+	// More: the limit was reached and there is more; call again. After a dry run, which would
+	// count the same again, it says that each number is the least that would go.
 	More bool
 }

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/belay-run/belay/backend"
 )
@@ -32,15 +35,25 @@ func (s *Store) Backup(ctx context.Context, path string) (err error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("belay: back up: %w", err)
 	}
+	if err := removeStale(path); err != nil {
+		return fmt.Errorf("belay: back up: %w", err)
+	}
 	temporary, err := temporaryFile(path)
 	if err != nil {
 		return fmt.Errorf("belay: back up: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("belay: back up to %s: %w", path, errors.Join(err, os.Remove(temporary)))
-		}
-	}()
+	if err := s.finishBackup(ctx, temporary, path); err != nil {
+		return fmt.Errorf("belay: back up to %s: %w", path, errors.Join(err, os.Remove(temporary)))
+	}
+	// From here on there is a backup, and nothing to remove.
+	if err := syncPath(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("belay: back up: %s is written, but may be gone after a power loss: %w", path, err)
+	}
+	return nil
+}
+
+// finishBackup makes the copy and gives it its name.
+func (s *Store) finishBackup(ctx context.Context, temporary, path string) error {
 	if err := s.copyTo(ctx, temporary); err != nil {
 		return err
 	}
@@ -50,19 +63,67 @@ func (s *Store) Backup(ctx context.Context, path string) (err error) {
 	if err := syncPath(temporary); err != nil {
 		return err
 	}
-	if err := os.Rename(temporary, path); err != nil {
-		return err
+	err := renameNew(temporary, path)
+	if errors.Is(err, fs.ErrExist) {
+		return ErrBackupExists
 	}
-	return syncPath(filepath.Dir(path))
+	return err
+}
+
+// staleAfter is how long nobody must have written to a temporary file of a process that is gone
+// before it is removed: process ids are used again, and are not the same in every container.
+const staleAfter = time.Hour
+
+// temporaryPrefix begins the names of the temporary files of this host for a backup to path; the
+// process and a random number follow.
+func temporaryPrefix(path string) (string, error) {
+	host, err := os.Hostname()
+	return filepath.Base(path) + "." + url.PathEscape(host) + "-", err
 }
 
 // temporaryFile creates an empty file, mode 0600, beside path.
 func temporaryFile(path string) (string, error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	prefix, err := temporaryPrefix(path)
+	if err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), fmt.Sprintf("%s%d.*.tmp", prefix, os.Getpid()))
 	if err != nil {
 		return "", err
 	}
 	return f.Name(), f.Close()
+}
+
+// removeStale removes what backups to path have left behind whose process is gone.
+func removeStale(path string) error {
+	prefix, err := temporaryPrefix(path)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		rest, ours := strings.CutPrefix(e.Name(), prefix)
+		process, random, more := strings.Cut(rest, ".")
+		pid, notNumber := strconv.Atoi(process)
+		if !ours || !more || notNumber != nil || !strings.HasSuffix(random, ".tmp") || isAlive(pid) {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // another backup has removed it
+		}
+		if err == nil && time.Since(info.ModTime()) > staleAfter {
+			err = os.Remove(filepath.Join(dir, e.Name()))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // copyTo runs on a connection of its own, so that no reader and no writer waits for it.

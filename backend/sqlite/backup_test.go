@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/belay-run/belay/backend"
 )
@@ -68,6 +70,72 @@ func TestABackupReplacesNothing(t *testing.T) {
 	}
 	if raw, _ := os.ReadFile(path); string(raw) != "mine" {
 		t.Error("the file was changed")
+	}
+}
+
+// TestOneOfSeveralBackupsToOneNameHasIt: the others say so, and leave nothing behind.
+func TestOneOfSeveralBackupsToOneNameHasIt(t *testing.T) {
+	s := soundStore(t)
+	path := s.Path() + ".backup"
+	errs := make([]error, 4)
+	inParallel(len(errs), func(i int) { errs[i] = s.Backup(context.Background(), path) })
+	made := 0
+	for _, err := range errs {
+		if err == nil {
+			made++
+		} else if !errors.Is(err, ErrBackupExists) {
+			t.Error(err)
+		}
+	}
+	left, err := filepath.Glob(path + "*")
+	must(t, err)
+	if made != 1 || len(left) != 1 {
+		t.Errorf("%d backups were made, %q is there", made, left)
+	}
+	must(t, verifyBackup(context.Background(), path))
+}
+
+// TestABackupRemovesWhatAKilledOneLeft: and nothing that may be somebody's.
+func TestABackupRemovesWhatAKilledOneLeft(t *testing.T) {
+	s := openStore(t, Options{})
+	path := s.Path() + ".backup"
+	gone := exec.Command(os.Args[0], "-test.run=^$")
+	must(t, gone.Run())
+	prefix, err := temporaryPrefix(path)
+	must(t, err)
+	long := time.Now().Add(-2 * staleAfter)
+	stays := map[string]bool{filepath.Base(path): true, "belay.db": true, "belay.db-wal": true, "belay.db-shm": true}
+	for _, c := range []struct {
+		name  string
+		at    time.Time
+		stays bool
+	}{
+		{fmt.Sprintf("%s%d.1.tmp", prefix, gone.Process.Pid), long, false},
+		{fmt.Sprintf("%s%d.2.tmp", prefix, gone.Process.Pid), time.Now(), true},
+		{fmt.Sprintf("%s%d.3.tmp", prefix, os.Getpid()), long, true},
+		{fmt.Sprintf("belay.db.backup.elsewhere-%d.4.tmp", gone.Process.Pid), long, true},
+		{fmt.Sprintf("other.%s%d.5.tmp", prefix, gone.Process.Pid), long, true},
+		{prefix + "notes.6.tmp", long, true},
+		{fmt.Sprintf("%s%d.7.txt", prefix, gone.Process.Pid), long, true},
+	} {
+		full := filepath.Join(filepath.Dir(path), c.name)
+		must(t, os.WriteFile(full, nil, 0o600))
+		must(t, os.Chtimes(full, c.at, c.at))
+		if c.stays {
+			stays[c.name] = true
+		}
+	}
+	must(t, s.Backup(context.Background(), path))
+	entries, err := os.ReadDir(filepath.Dir(path))
+	must(t, err)
+	for _, e := range entries {
+		if !stays[e.Name()] {
+			t.Errorf("%s is left", e.Name())
+		}
+		delete(stays, e.Name())
+	}
+	for name := range stays {
+		t.Errorf("%s was removed", name)
 	}
 }
 

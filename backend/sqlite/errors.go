@@ -17,6 +17,11 @@ type Problem string
 const (
 	// ProblemPath: the path is empty, or names a database that is not a file.
 	ProblemPath Problem = "path"
+	// ProblemDanglingLink: the path is a symbolic link to a file that does not exist.
+	ProblemDanglingLink Problem = "dangling_link"
+	// ProblemHardLinks: the file has a second name. SQLite finds the log by the name, so two
+	// names have two logs, and each destroys what the other wrote.
+	ProblemHardLinks Problem = "hard_links"
 	// ProblemNoDirectory: the file's directory does not exist.
 	ProblemNoDirectory Problem = "no_directory"
 	// ProblemPermissions: others may read or write the file or its directory.
@@ -65,6 +70,10 @@ func (e *OpenError) Error() string {
 	switch e.Problem {
 	case ProblemPath:
 		what = "this is not the path of a file"
+	case ProblemDanglingLink:
+		what = "it is a link to a file that does not exist"
+	case ProblemHardLinks:
+		what = "the file has more than one name"
 	case ProblemNoDirectory:
 		what = "its directory does not exist"
 	case ProblemPermissions:

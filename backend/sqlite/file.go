@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,8 +12,8 @@ import (
 
 // creating serializes the part of Open that has a descriptor of its own on the file.
 // Closing a descriptor drops every POSIX lock that the process holds on the file, so
-// nothing else of this package opens the file but SQLite itself, and this only for a file
-// that it has just created.
+// nothing else of this package opens the file but SQLite itself: this only for a file that it has
+// just created, and isOther only for one that no store of the process has open.
 var creating sync.Mutex
 
 // siblings are the files SQLite keeps beside a database in WAL mode.
@@ -27,6 +28,11 @@ var access = mayWrite
 // prepareFile checks directory and file, and creates the file, closed to others.
 func prepareFile(path string, opts Options) error {
 	dir := filepath.Dir(path)
+	// First what no mode and no other disk would mend: nobody should close his own files to
+	// others because of a name mistyped.
+	if err := checkKind(path); err != nil {
+		return err
+	}
 	if err := prepareDirectory(path, dir, opts); err != nil {
 		return err
 	}
@@ -56,6 +62,57 @@ func prepareFile(path string, opts Options) error {
 		}
 	}
 	return create(path)
+}
+
+// checkKind refuses what is there and is no database, or not only one.
+func checkKind(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if to, err := os.Readlink(path); err == nil {
+			return &OpenError{
+				Path: path, Problem: ProblemDanglingLink, Err: fmt.Errorf("it points to %s", to),
+				Remedy: "name the file itself to have it created, or mount or restore what it points to",
+			}
+		}
+	}
+	if err != nil || !info.Mode().IsRegular() {
+		return nil // what follows says why
+	}
+	if isOther(path) {
+		return &OpenError{Path: path, Problem: ProblemNotDatabase, Remedy: "name another file; this one was not touched"}
+	}
+	if n := links(info); n > 1 {
+		return &OpenError{
+			Path: path, Problem: ProblemHardLinks, Err: fmt.Errorf("%d hard links", n),
+			Remedy: fmt.Sprintf("with two names it has two logs, which destroy it: stop every process that uses it, find the names with: find DIRECTORY -samefile %q, "+
+				"and remove all but one; a symbolic link may stand for it", path),
+		}
+	}
+	return nil
+}
+
+// magic begins every SQLite database.
+const magic = "SQLite format 3\x00"
+
+// isOther reports whether a file is one of another kind. One that is empty, or that cannot be read,
+// may be a database, and one that a store of this process has open is.
+func isOther(path string) bool {
+	files.Lock() // no store of the process opens it meanwhile
+	defer files.Unlock()
+	if files.byPath[path] != nil {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, len(magic))
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false
+	}
+	return string(head[:n]) != magic[:n]
 }
 
 // createDirectory makes a directory and its parents, and flushes the entries that lead to it:

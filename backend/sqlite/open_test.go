@@ -106,6 +106,21 @@ func TestOpenRefuses(t *testing.T) {
 			must(t, os.WriteFile(path, []byte(strings.Repeat("a text file, and no database. ", 50)), 0o600))
 			return path
 		}},
+		{name: "not a database, open to others", problem: ProblemNotDatabase, says: "name another file", make: func(t *testing.T, path string) string {
+			must(t, os.WriteFile(path, []byte("notes"), 0o600))
+			must(t, os.Chmod(path, 0o644))
+			must(t, os.Chmod(filepath.Dir(path), 0o755))
+			return path
+		}},
+		{name: "a link to nothing", problem: ProblemDanglingLink, says: "absent.db", make: func(t *testing.T, path string) string {
+			must(t, os.Symlink(filepath.Join(filepath.Dir(path), "absent.db"), path))
+			return path
+		}},
+		{name: "a second name", problem: ProblemHardLinks, says: "-samefile", make: func(t *testing.T, path string) string {
+			written(t, path)
+			must(t, os.Link(path, path+".too"))
+			return path
+		}},
 		{name: "a file that is cut off", problem: ProblemDamaged, says: "restore a backup", make: func(t *testing.T, path string) string {
 			written(t, path)
 			info, err := os.Stat(path)
