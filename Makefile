@@ -7,7 +7,7 @@ CHECKS  ?= 5000
 MODULES := examples/kv examples/prometheus examples/tracing
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-kit test-deep test-postgres-versions lint bench fuzz generate
+.PHONY: help setup test test-kit test-deep test-postgres-versions lint bench bench-smoke fuzz generate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,7 @@ lint: bin/staticcheck ## check format, vet, staticcheck and the import rules
 	$(GO) vet ./...
 	bin/staticcheck ./...
 	@for module in $(MODULES); do (cd $$module && $(GO) vet ./... && ../../bin/staticcheck ./...) || exit 1; done
+	cd bench && $(GO) vet ./... && ../bin/staticcheck ./...
 	$(GO) test -count=1 -run 'Architecture|MainModule' .
 
 # The linters have a module of their own, so that they are in nobody's build.
@@ -44,8 +45,13 @@ bin/staticcheck: tools/go.mod tools/go.sum
 	GOBIN="$(CURDIR)/bin" $(GO) -C tools install tool
 	@touch bin/staticcheck
 
-bench: ## run the Go benchmarks
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+bench: ## measure belay beside its peers and the raw limits, under an hour; BENCH='-only P1,P4 -quick' for less
+	$(GO) -C bench run . $(BENCH)
+
+bench-smoke: ## run each Go benchmark once, and check what is known of allocations
+	$(GO) test -count=1 -run '^$$' -bench . -benchtime 1x \
+		$$(grep -rl --include='*_test.go' --exclude-dir=bench '^func Benchmark' . | xargs -n 1 dirname | sort -u)
+	$(GO) -C bench test -count=1 ./...
 
 fuzz: ## fuzz every fuzz test for FUZZTIME
 	@$(GO) list ./... | while read -r package; do \
