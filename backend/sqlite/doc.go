@@ -18,12 +18,13 @@
 // locks files, not rows: no row is ever skipped as locked, and RefreshClaims answers
 // backend.ErrBusy for all of its members or for none. Subscribe tells of what is committed
 // within the process; what other processes commit is found by polling. The rotation over
-// owners (clause K5) is kept by each process for itself: where several poll one file, an owner
-// waits for one round of each at most.
+// owners (clause K5) is kept in the file, so it is one for all that poll it. The clock keeps
+// from going back within a process.
 //
 // Every operation is in the write-ahead log, and with Options.Synchronous Full (the
 // default) on the disk, before it is answered. The file is mode 0600 and its directory 0700,
-// or the store is not opened. Nothing else of the process should open the file except through
+// or the store is not opened. The file has one name (a symbolic link may stand for it): under a
+// second one SQLite would keep a second log. Nothing else of the process should open the file except through
 // SQLite: the operating system drops every lock that a process has on a file when any of its
 // descriptors is closed. (modernc.org/sqlite.OFDLocking removes that trap on Linux. It
 // is a switch of the whole process, so it is left to the program.)
