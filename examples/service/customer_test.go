@@ -13,9 +13,6 @@ import (
 	"time"
 )
 
-// customers never wait longer for an answer, nor for an order to move, than patience.
-const patience = 40 * time.Second
-
 var client = &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 
 // call is one request.

@@ -43,5 +43,5 @@ func openDatabase(ctx context.Context, dsn string) (database, error) {
 	case "postgres", "postgresql":
 		return openPostgres(ctx, dsn)
 	}
-	return nil, fmt.Errorf("%q names no database: give -db sqlite:FILE or -db postgres://...", dsn)
+	return nil, fmt.Errorf("%q names no database: give -db sqlite:FILE or -db postgres://HOST/NAME", dsn)
 }

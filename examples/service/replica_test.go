@@ -44,7 +44,7 @@ type replica struct {
 // start starts the process and waits until it says where it serves.
 func (r *replica) start(t *testing.T) {
 	t.Helper()
-	cmd := exec.Command(r.binary, "-addr", "127.0.0.1:0", "-db", r.db, "-ttl", "2s", "-poll", "100ms")
+	cmd := exec.Command(r.binary, "-addr", "127.0.0.1:0", "-db", r.db, "-ttl", ttl.String(), "-poll", poll.String())
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -55,9 +55,9 @@ func newService(stopping context.Context, db database, cfg config) (*service, er
 		Nodes:        s.nodes(),
 		TTL:          cfg.ttl,
 		PollInterval: cfg.poll,
-		Concurrency:  32,
+		Concurrency:  16,
 		// A payment provider has limits of its own.
-		NodeLimits: map[string]int{"charge": 16},
+		NodeLimits: map[string]int{"charge": 8},
 	})
 	return s, err
 }
