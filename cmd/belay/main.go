@@ -14,6 +14,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -47,7 +48,14 @@ func execute(ctx context.Context, args []string, t *terminal) int {
 	root.SetIn(t.in)
 	root.SetOut(t.out)
 	root.SetErr(t.err)
-	return t.finish(root.ExecuteContext(ctx))
+	err := root.ExecuteContext(ctx)
+	if coded := (*exitError)(nil); ctx.Err() != nil && errors.Is(err, context.Canceled) && !errors.As(err, &coded) {
+		err = &exitError{
+			exitInfrastructure, fmt.Errorf("interrupted: %w", err),
+			"if it waited for a database that another process keeps busy, see which one does, and run it again then",
+		}
+	}
+	return t.finish(err)
 }
 
 func newRoot(t *terminal) *cobra.Command {

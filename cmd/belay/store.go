@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -148,19 +147,13 @@ func (l *location) open(ctx context.Context, how opening) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	var s *store
 	switch {
 	case dsn == memoryDSN:
-		s = &store{Store: memory.New(memory.Options{}), place: l, transient: true}
+		return &store{Store: memory.New(memory.Options{}), place: l, transient: true}, nil
 	case isServer(dsn):
-		s, err = l.openServer(ctx, dsn, how)
-	default:
-		s, err = l.openFile(ctx, dsn, own, how)
+		return l.openServer(ctx, dsn, how)
 	}
-	if err != nil && ctx.Err() != nil {
-		err = &exitError{exitInfrastructure, fmt.Errorf("interrupted before the database answered: %w", err), "nothing was changed; see what keeps the database busy"}
-	}
-	return s, err
+	return l.openFile(ctx, dsn, own, how)
 }
 
 // memoryDSN names a store that nothing outlives.
@@ -189,10 +182,7 @@ func (l *location) openFile(ctx context.Context, dsn string, own bool, how openi
 	}
 	_, err = os.Stat(path)
 	missing := errors.Is(err, fs.ErrNotExist)
-	if target, linked := danglingLink(path); linked && missing {
-		return nil, usage(fmt.Errorf("no runs are kept in %s: it is a link to %s, which is not there", path, target), "make that, mend the link, or name another file with --db")
-	}
-	if missing && !how.create {
+	if _, notLinked := os.Readlink(path); missing && !how.create && notLinked != nil { // a link to nothing is refused below
 		return nil, usage(fmt.Errorf("no runs are kept in %s: there is no such file", path), "name another with --db, or start a run: belay run GRAPH")
 	}
 	lite, err := sqlite.Open(ctx, dsn, sqlite.Options{CreateDirectory: own, SharedDirectory: !own, Damaged: how.damaged})
@@ -203,12 +193,6 @@ func (l *location) openFile(ctx context.Context, dsn string, own bool, how openi
 		l.terminal.say("runs are kept in %s (elsewhere with --db or BELAY_DB)", path)
 	}
 	return &store{Store: &noting{Store: lite, self: thisProcess()}, place: l, file: lite, finder: lite, notes: lite}, nil
-}
-
-// danglingLink is where a symbolic link leads.
-func danglingLink(path string) (target string, linked bool) {
-	target, err := os.Readlink(path)
-	return target, err == nil
 }
 
 // inFile refuses what needs a file.
@@ -232,17 +216,13 @@ func forCommandLine(err error) error {
 	refused := *e
 	remedy := withoutOptions(e.Remedy)
 	refused.Remedy = ""
-	if e.Problem == sqlite.ProblemPermissions && isOther(e.Path) {
-		// Closing it to others would not make it one, and others may need it.
-		refused.Problem, refused.Err = sqlite.ProblemNotDatabase, nil
-		remedy = "name another file with --db"
-	}
-	if info, err := os.Stat(filepath.Dir(e.Path)); refused.Problem == sqlite.ProblemPermissions && err == nil && info.Mode()&fs.ModeSticky != 0 {
+	if info, err := os.Stat(filepath.Dir(e.Path)); e.Problem == sqlite.ProblemPermissions && err == nil && info.Mode()&fs.ModeSticky != 0 {
 		remedy = "that directory is everyone's: name a file in one of your own"
 	}
 	code := exitInfrastructure
-	switch refused.Problem {
-	case sqlite.ProblemPath, sqlite.ProblemNoDirectory, sqlite.ProblemNotDatabase, sqlite.ProblemForeign:
+	switch e.Problem {
+	case sqlite.ProblemPath, sqlite.ProblemNoDirectory, sqlite.ProblemNotDatabase, sqlite.ProblemForeign,
+		sqlite.ProblemDanglingLink, sqlite.ProblemHardLinks:
 		code = exitUsage
 	}
 	return &exitError{code, &refused, remedy}
@@ -254,17 +234,4 @@ func withoutOptions(remedy string) string {
 		remedy, _, _ = strings.Cut(remedy, option)
 	}
 	return remedy
-}
-
-// isOther reports whether a file is there that holds something else than an SQLite database.
-func isOther(path string) bool {
-	file, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer file.Close()
-	const magic = "SQLite format 3\x00"
-	begin := make([]byte, len(magic))
-	n, err := io.ReadFull(file, begin)
-	return n > 0 && (err == nil || errors.Is(err, io.ErrUnexpectedEOF)) && string(begin) != magic
 }

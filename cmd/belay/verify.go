@@ -92,7 +92,7 @@ func verify(ctx context.Context, open proptest.Opener, checks int, o proptest.Op
 		case <-time.After(shutdownTimeout):
 		}
 	}
-	return proptest.Verification{}, fmt.Errorf("verifying was interrupted: %w", context.Cause(ctx))
+	return proptest.Verification{}, &exitError{code: exitInfrastructure, err: fmt.Errorf("verifying was interrupted: %w", context.Cause(ctx))}
 }
 
 // scratch is an opener of empty stores where the DSN says, and what removes that place.
