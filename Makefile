@@ -2,6 +2,7 @@
 GO      ?= go
 FUZZTIME ?= 30s
 CHECKS  ?= 5000
+SEEDS   ?= 1000
 
 # The examples that are modules of their own, because of what they require.
 MODULES := examples/kv examples/prometheus examples/tracing
@@ -25,8 +26,9 @@ test-kit: ## the property kit on every backend and on the mutants, without the r
 	$(GO) test -count=1 -timeout 30m -v -run '^TestMutatedStatementsAreKilled$$' ./backend/sqlite
 	$(GO) test -count=1 -timeout 30m -v -run '^TestMutants$$' ./proptest
 
-test-deep: ## test everything with CHECKS random cases a property instead of 100
+test-deep: ## test everything with CHECKS random cases a property instead of 100, and the engine with SEEDS simulated fleets
 	RAPID_CHECKS=$(CHECKS) $(GO) test -race -count=1 -timeout 4h ./...
+	$(GO) test -count=1 -timeout 1h -run '^TestFleetsFinishTheirRunsWhateverGoesWrong$$' ./lifecycle -sim.seeds=$(SEEDS)
 
 test-postgres-versions: ## test the PostgreSQL backend on the oldest and the newest supported major
 	@tools/test-postgres-versions

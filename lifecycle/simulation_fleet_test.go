@@ -4,35 +4,34 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/backend/memory"
-	"github.com/belay-run/belay/checkpoint"
 	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/node"
 	"github.com/belay-run/belay/run"
-	"github.com/belay-run/belay/value"
-)
-
-var (
-	simSeeds = flag.Int("sim.seeds", 40, "how many fleets are simulated")
-	simSeed  = flag.Uint64("sim.seed", 0, "simulate this one, and print its story")
 )
 
 const (
 	simTTL   = 12 * time.Second
 	simHosts = 3
 	simRuns  = 6
+	// simHolds is how many runs a host may hold, and simBudget how many commits one claim may make.
+	simHolds  = 3
+	simBudget = 2
+	// simStopping is how long a shutdown may take: its timeout, twice a node's grace, and a slow store.
+	simStopping = 10*time.Second + 2*5*time.Second + 3*simTTL
 	// simTrouble is how long things go wrong, and simPatience how long it may take after that
 	// until every run has ended.
 	simTrouble  = 90 * time.Second
@@ -51,6 +50,7 @@ type fleet struct {
 	hostOf *host   // of people
 	ids    int
 
+	refs    [2]graph.Ref // the two versions of the graph
 	runs    map[string]*simRun
 	broken  []string
 	working map[string][]*working // by task
@@ -60,8 +60,11 @@ type fleet struct {
 type simRun struct {
 	seq       int64
 	token     claim.Token
+	holder    *host // whose token it is
+	inARow    int   // commits under the token
 	terminal  bool
-	recovers  int
+	cancel    bool      // people asked for it
+	cancelled bool      // and were told that it is so
 	signalled time.Time // a claim taken shortly before was revoked, which its holder learns with a heartbeat
 }
 
@@ -70,7 +73,9 @@ type working struct {
 	host    *host
 	ctx     context.Context
 	run     string
-	revoked bool // by a signal: it learns of that with the next heartbeat
+	token   claim.Token
+	since   time.Time // when its claim was seen to be another's, or nobody's
+	revoked bool      // by a signal: it learns of that with the next heartbeat
 }
 
 func (f *fleet) breaks(format string, args ...any) {
@@ -111,6 +116,11 @@ func (f *fleet) nodes(h *host) *node.Registry {
 					return err
 				}
 			}
+			if f.trouble && f.rng.IntN(30) == 0 {
+				if err := h.sleep(ctx, 8*simTTL); err != nil {
+					return err
+				}
+			}
 			if f.trouble && f.rng.IntN(10) == 0 {
 				return errors.New("no luck")
 			}
@@ -135,19 +145,77 @@ func (f *fleet) nodes(h *host) *node.Registry {
 // task.
 func (f *fleet) begins(h *host, ctx context.Context, call *node.Call) (ends func()) {
 	task := call.Task
-	w := &working{host: h, ctx: ctx, run: call.Run, revoked: f.now.Sub(f.runs[call.Run].signalled) < simTTL}
+	r := f.runs[call.Run]
+	w := &working{host: h, ctx: ctx, run: call.Run, token: h.leased[call.Run], revoked: f.now.Sub(r.signalled) < simTTL}
 	for _, other := range f.working[task] {
 		// Who was frozen learns late that its claim is another's.
 		if !other.host.dead && !other.host.ever && !other.revoked && !w.revoked && other.ctx.Err() == nil {
 			f.breaks("task %s begins on host %d while host %d works on it", task, h.id, other.host.id)
 		}
 	}
+	if r.cancelled && f.now.Sub(r.signalled) > simTTL && !h.ever {
+		f.breaks("task %s begins on host %d after %s was cancelled", task, h.id, call.Run)
+	}
 	f.working[task] = append(f.working[task], w)
+	held := map[string]bool{}
+	for _, ws := range f.working {
+		for _, w := range ws {
+			if w.host == h && w.ctx.Err() == nil {
+				held[w.run] = true
+			}
+		}
+	}
+	if len(held) > simHolds {
+		f.breaks("host %d drives %d runs at once", h.id, len(held))
+	}
 	return func() {
 		f.working[task] = slices.DeleteFunc(f.working[task], func(o *working) bool { return o == w })
 	}
 }
 
+// lost looks whether somebody goes on working under a claim that is not its own any more, although it
+// has had time to find out.
+func (f *fleet) lost() {
+	for _, task := range slices.Sorted(maps.Keys(f.working)) {
+		for _, w := range f.working[task] {
+			if w.host.dead || w.host.frozen || w.ctx.Err() != nil || f.runs[w.run].token == w.token {
+				w.since = time.Time{}
+				continue
+			}
+			if w.since.IsZero() {
+				w.since = f.now
+			}
+			if f.now.Sub(w.since) > simTTL && f.now.Sub(w.host.thawed) > simTTL {
+				f.breaks("host %d works on task %s, whose claim it lost %v ago", w.host.id, task, f.now.Sub(w.since))
+			}
+		}
+	}
+}
+
+// late looks whether a host that was told to stop takes too long for it.
+func (f *fleet) late() {
+	for _, h := range f.hosts {
+		if h.stopping && !h.over && !h.dead && !h.frozen && f.now.Sub(h.stopped) > simStopping && f.now.Sub(h.thawed) > simStopping {
+			f.breaks("host %d was told to stop %v ago", h.id, f.now.Sub(h.stopped))
+		}
+	}
+}
+
+// leaves looks at what a host leaves that was shut down in order.
+func (f *fleet) leaves(h *host) {
+	h.over = true
+	for i := range simRuns {
+		id := fmt.Sprintf("run-%d", i)
+		if r := f.runs[id]; r == nil || r.token == "" || r.holder != h || h.failed || h.ever {
+			continue // or trouble kept it from knowing what it holds, or from giving it back
+		}
+		if info, err := f.store.InspectRun(context.Background(), backend.System(), id); err == nil && f.now.Sub(info.ClaimedAt) < simTTL/2 {
+			f.breaks("host %d has stopped and still holds %s", h.id, id)
+		}
+	}
+}
+
+// simGraph has a node more in its second version, which half of the runs are of.
 const simGraph = `
 id: sim
 fields: {marks: {schema: {type: array, items: {type: string}}, reducer: append}}
@@ -166,9 +234,15 @@ edges:
 outputs: {marks: {from: marks}}
 `
 
+const simSecond = `
+  y: {use: work, retry: {max_attempts: 50, backoff: {initial: 1s}}}
+edges:
+  y: {from: z, to: y}
+`
+
 // boot makes a host with an engine, which serves.
 func (f *fleet) boot(serves bool) (*host, *Engine) {
-	h := &host{sim: f.simulation, id: len(f.hosts)}
+	h := &host{sim: f.simulation, id: len(f.hosts), leased: map[string]claim.Token{}}
 	if serves {
 		h.fault = f.fault
 	}
@@ -176,22 +250,50 @@ func (f *fleet) boot(serves bool) (*host, *Engine) {
 		h.skew = time.Duration(f.rng.IntN(1200)-600) * time.Second
 	}
 	f.hosts = append(f.hosts, h)
-	e, err := New(Config{
+	cfg := Config{
 		Backend: &simStore{Store: f.store, fleet: f, host: h}, Nodes: f.nodes(h), Clock: h, IDs: f,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		TTL:    simTTL, Concurrency: 3, PollInterval: 2 * time.Second, CommitBudget: 2, scheduler: h,
-	})
+		TTL:    simTTL, Concurrency: simHolds, PollInterval: 2 * time.Second, CommitBudget: simBudget, scheduler: h,
+	}
+	switch h.fault {
+	case "too many runs at once":
+		cfg.Concurrency = simRuns
+	case "a commit budget that is ignored":
+		cfg.CommitBudget = 100
+	}
+	e, err := New(cfg)
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	h.engine = e
 	if serves {
 		h.Go(func() {
-			if err := e.Run(context.Background()); err != nil {
+			if err := e.Run(context.Background()); err != nil && !(h.stopping && errors.Is(err, ErrStopped)) {
 				f.breaks("Run of host %d answers %v", h.id, err)
+			}
+			f.tell("host %d has stopped", h.id)
+			f.leaves(h)
+			if c := h.last; c != nil && h.fault == "a commit after the shutdown" {
+				_, _ = e.store.Commit(context.Background(), backend.System(), *c)
 			}
 		})
 	}
 	return h, e
+}
+
+// mixUp plants a graph cache that holds a version for another.
+func (f *fleet) mixUp() {
+	if f.fault != "a stale graph cache" {
+		return
+	}
+	for _, h := range f.hosts[1:] {
+		g := h.engine.graphs
+		g.mu.Lock()
+		if p := g.owned[ownedRef{backend.Tenantless(), f.refs[0]}]; p != nil {
+			g.owned[ownedRef{backend.Tenantless(), f.refs[1]}] = p
+		}
+		g.mu.Unlock()
+	}
 }
 
 // simulate plays one seed and answers its story and what was broken.
@@ -228,19 +330,20 @@ func simulate(t *testing.T, seed uint64, fault string) (story string, broken []s
 
 // play goes on until every run has ended.
 func (f *fleet) play() {
-	var ref graph.Ref
 	f.hostOf.Go(func() {
-		doc, err := graph.ParseYAML([]byte(simGraph))
-		if err == nil {
-			ref, err = f.people.Publish(context.Background(), doc)
-		}
-		if err != nil {
-			f.t.Error(err)
+		for i, text := range []string{simGraph, strings.Replace(simGraph, "\nedges:\n", simSecond, 1)} {
+			doc, err := graph.ParseYAML([]byte(text))
+			if err == nil {
+				f.refs[i], err = f.people.Publish(context.Background(), doc)
+			}
+			if err != nil {
+				f.t.Error(err)
+			}
 		}
 		for i := range simRuns {
 			id := fmt.Sprintf("run-%d", i)
 			f.runs[id] = &simRun{}
-			if _, err := f.people.Start(context.Background(), ref, nil, StartOptions{ID: id}); err != nil {
+			if _, err := f.people.Start(context.Background(), f.refs[i%2], nil, StartOptions{ID: id}); err != nil {
 				f.t.Error(err)
 			}
 		}
@@ -256,6 +359,9 @@ func (f *fleet) play() {
 			f.breaks("nothing is left to happen")
 			return
 		}
+		f.lost()
+		f.late()
+		f.mixUp()
 		if len(f.broken) > 0 || f.ended() {
 			break
 		}
@@ -265,32 +371,47 @@ func (f *fleet) play() {
 	}
 }
 
-// look lets people look every few seconds, answer what is asked, and free what is poisoned.
+// look lets people look every few seconds, answer what is asked, free what is poisoned, and now and then
+// cancel.
 func (f *fleet) look() {
-	f.hostOf.AfterFunc(3*time.Second, func() {
+	f.hostOf.AfterFunc(time.Duration(1+f.rng.IntN(5))*time.Second, func() {
+		ctx := context.Background()
 		for i := range simRuns {
 			id := fmt.Sprintf("run-%d", i)
-			r, err := f.people.Inspect(context.Background(), id)
+			r, err := f.people.Inspect(ctx, id)
 			if err != nil {
 				continue
 			}
 			if !r.Poison.At.IsZero() {
-				f.runs[id].recovers++
-				_, _ = f.people.RetryPoisoned(context.Background(), id)
+				_, _ = f.people.RetryPoisoned(ctx, id)
 			}
 			for _, q := range r.OpenInterrupts() {
-				_, _ = f.people.Resolve(context.Background(), id, q.ID, "yes")
+				if _, err := f.people.Resolve(ctx, id, q.ID, "yes"); err == nil && f.open(id, q.ID) {
+					f.breaks("%s of %s was answered, and is open", q.ID, id)
+				}
+			}
+			if f.trouble && f.rng.IntN(100) == 0 {
+				f.runs[id].cancel = true
+				if _, err := f.people.Cancel(ctx, id, "enough"); err == nil {
+					f.runs[id].cancelled = true
+				}
 			}
 		}
 		f.look()
 	})
 }
 
-// goWrong crashes a host, which comes back as another, freezes one, or thaws it.
+func (f *fleet) open(id, interrupt string) bool {
+	d, err := f.store.FetchRun(context.Background(), backend.System(), id)
+	return err == nil && slices.ContainsFunc((&Run{Document: d}).OpenInterrupts(), func(q run.Interrupt) bool { return q.ID == interrupt })
+}
+
+// goWrong crashes a host or shuts one down, in whose place another comes, or freezes one, which thaws after a
+// while.
 func (f *fleet) goWrong() {
-	alive := slices.DeleteFunc(slices.Clone(f.hosts[1:]), func(h *host) bool { return h.dead })
+	alive := slices.DeleteFunc(slices.Clone(f.hosts[1:]), func(h *host) bool { return h.dead || h.stopping })
 	h := alive[f.rng.IntN(len(alive))]
-	switch f.rng.IntN(2) {
+	switch f.rng.IntN(3) {
 	case 0:
 		f.tell("host %d crashes", h.id)
 		f.kill(h)
@@ -303,8 +424,13 @@ func (f *fleet) goWrong() {
 		h.frozen, h.ever = true, true
 		f.hostOf.AfterFunc(time.Duration(f.rng.IntN(3*int(simTTL))), func() {
 			f.tell("host %d thaws", h.id)
-			h.frozen = false
+			h.frozen, h.thawed = false, f.now
 		})
+	case 2:
+		f.tell("host %d is told to stop", h.id)
+		h.stopping, h.stopped = true, f.now
+		h.Go(func() { _ = h.engine.Shutdown(context.Background()) })
+		f.boot(true)
 	}
 }
 
@@ -345,9 +471,16 @@ func (f *fleet) ended() bool {
 func (f *fleet) judge() {
 	for i := range simRuns {
 		id := fmt.Sprintf("run-%d", i)
+		r := f.runs[id]
 		d, err := f.store.FetchRun(context.Background(), backend.System(), id)
 		if err != nil {
 			f.breaks("%s: %v", id, err)
+			continue
+		}
+		if r.cancelled || r.cancel && d.Status == run.Cancelled {
+			if d.Status != run.Cancelled {
+				f.breaks("%s is %s at the end, and was cancelled", id, d.Status)
+			}
 			continue
 		}
 		var out simMark
@@ -356,222 +489,12 @@ func (f *fleet) judge() {
 			continue
 		}
 		slices.Sort(out.Marks)
-		if want := []string{"a", "b", "c", "d", "z"}; !slices.Equal(out.Marks, want) {
+		want := []string{"a", "b", "c", "d", "z"}
+		if i%2 == 1 {
+			want = []string{"a", "b", "c", "d", "y", "z"}
+		}
+		if !slices.Equal(out.Marks, want) {
 			f.breaks("%s counted %v, want each of %v once", id, out.Marks, want)
-		}
-	}
-}
-
-// simStore is the store as one host sees it: every call is two points, before which it may fail and
-// after which its answer may be lost.
-type simStore struct {
-	backend.Store
-	fleet *fleet
-	host  *host
-}
-
-func simCall[T any](s *simStore, what string, call func() (T, error)) (T, error) {
-	var zero T
-	s.host.live()
-	s.host.point(what)
-	if f := s.fleet; f.trouble && f.rng.IntN(40) == 0 {
-		f.tell("host %d: %s fails", s.host.id, what)
-		return zero, &backend.InfrastructureError{Op: what, Nature: backend.Transient, Err: errors.New("simulated")}
-	}
-	out, err := call()
-	s.host.point(what + ": done")
-	if f := s.fleet; err == nil && f.trouble && f.rng.IntN(40) == 0 {
-		f.tell("host %d: the answer of %s is lost", s.host.id, what)
-		return zero, &backend.InfrastructureError{Op: what, Nature: backend.Unknown, Err: errors.New("simulated")}
-	}
-	return out, err
-}
-
-func (s *simStore) Features() backend.Features {
-	features := s.Store.Features()
-	features.Batches, features.ClaimDocuments, features.Wakes = s, s, s
-	return features
-}
-
-// Subscribe implements backend.Wakes.
-func (s *simStore) Subscribe(context.Context) (<-chan struct{}, error) {
-	ch := make(chan struct{}, 1)
-	s.host.wakes = append(s.host.wakes, ch)
-	return ch, nil
-}
-
-func (s *simStore) ClaimDueDocuments(ctx context.Context, p claim.Policy) (backend.ClaimedBatch, error) {
-	return simCall(s, "claim", func() (backend.ClaimedBatch, error) {
-		batch, err := s.fleet.store.ClaimDueDocuments(ctx, p)
-		for _, l := range batch.Leases {
-			s.fleet.tell("host %d: claims %s", s.host.id, l.Run)
-			s.fleet.runs[l.Run].token = l.Token
-		}
-		return batch, err
-	})
-}
-
-func (s *simStore) InsertRun(ctx context.Context, owner backend.Owner, in backend.Initialization) (backend.Inserted, error) {
-	return simCall(s, "insert", func() (backend.Inserted, error) {
-		inserted, err := s.Store.InsertRun(ctx, owner, in)
-		if err == nil && !inserted.Replayed {
-			s.fleet.runs[in.Document.ID].seq = 1
-		}
-		return inserted, err
-	})
-}
-
-func (s *simStore) InsertRuns(ctx context.Context, owner backend.Owner, ins []backend.Initialization) []backend.InsertResult {
-	return s.fleet.store.InsertRuns(ctx, owner, ins)
-}
-
-func (s *simStore) Commit(ctx context.Context, scope backend.Scope, c backend.Commit) (backend.Committed, error) {
-	return simCall(s, "commit", func() (backend.Committed, error) {
-		done, err := s.Store.Commit(ctx, scope, c)
-		s.committed(c, done, err)
-		return done, err
-	})
-}
-
-func (s *simStore) Commits(ctx context.Context, scope backend.Scope, cs []backend.Commit) []backend.CommitResult {
-	answers, err := simCall(s, "commits", func() ([]backend.CommitResult, error) {
-		answers := s.fleet.store.Commits(ctx, scope, cs)
-		for i, a := range answers {
-			s.committed(cs[i], a.Committed, a.Err)
-		}
-		return answers, nil
-	})
-	if err != nil {
-		answers = make([]backend.CommitResult, len(cs))
-		for i := range answers {
-			answers[i].Err = err
-		}
-	}
-	return answers
-}
-
-// committed judges an acknowledged commit.
-func (s *simStore) committed(c backend.Commit, done backend.Committed, err error) {
-	if err != nil || done.Replayed {
-		return
-	}
-	f, r := s.fleet, s.fleet.runs[c.Document.ID]
-	f.tell("host %d: commits %s to %d, %s", s.host.id, c.Document.ID, c.Document.Seq, c.Document.Status)
-	switch {
-	case r.terminal:
-		f.breaks("a commit to the finished run %s", c.Document.ID)
-	case c.Document.Seq != r.seq+1:
-		f.breaks("%s went from %d to %d", c.Document.ID, r.seq, c.Document.Seq)
-	case c.Token != r.token:
-		f.breaks("%s was committed under a claim that is not the last", c.Document.ID)
-	}
-	r.seq, r.terminal = c.Document.Seq, c.Document.Status.Terminal()
-}
-
-func (s *simStore) MutateRun(ctx context.Context, scope backend.Scope, id string, commit checkpoint.ID, fn backend.MutateFunc) (backend.Mutated, error) {
-	return simCall(s, "mutate", func() (backend.Mutated, error) {
-		m, err := s.Store.MutateRun(ctx, scope, id, commit, fn)
-		if err == nil && m.Committed && !m.Replayed {
-			r := s.fleet.runs[id]
-			s.fleet.tell("host %d: signals %s, now at %d", s.host.id, id, m.Document.Seq)
-			if m.Document.Seq != r.seq+1 || r.terminal {
-				s.fleet.breaks("a signal took %s from %d to %d (finished: %v)", id, r.seq, m.Document.Seq, r.terminal)
-			}
-			r.seq, r.terminal, r.token = m.Document.Seq, m.Document.Status.Terminal(), ""
-			r.signalled = s.fleet.now
-			for _, ws := range s.fleet.working {
-				for _, w := range ws {
-					w.revoked = w.revoked || w.run == id
-				}
-			}
-		}
-		return m, err
-	})
-}
-
-func (s *simStore) FetchRun(ctx context.Context, scope backend.Scope, id string) (*run.Document, error) {
-	return simCall(s, "fetch", func() (*run.Document, error) { return s.Store.FetchRun(ctx, scope, id) })
-}
-
-func (s *simStore) InspectRun(ctx context.Context, scope backend.Scope, id string) (backend.Info, error) {
-	return simCall(s, "inspect", func() (backend.Info, error) { return s.Store.InspectRun(ctx, scope, id) })
-}
-
-func (s *simStore) FetchGraph(ctx context.Context, owner backend.Owner, ref graph.Ref) (value.Value, error) {
-	return simCall(s, "graph", func() (value.Value, error) { return s.Store.FetchGraph(ctx, owner, ref) })
-}
-
-func (s *simStore) RefreshClaim(ctx context.Context, id string, token claim.Token, now time.Time) error {
-	_, err := simCall(s, "refresh", func() (simNone, error) { return simNone{}, s.Store.RefreshClaim(ctx, id, token, now) })
-	return err
-}
-
-func (s *simStore) RefreshClaims(ctx context.Context, held []backend.Held, now time.Time) []error {
-	answers, err := simCall(s, "refreshes", func() ([]error, error) {
-		if s.fleet.fault == "refreshes that reach nobody" {
-			return make([]error, len(held)), nil
-		}
-		return s.fleet.store.RefreshClaims(ctx, held, now), nil
-	})
-	if err != nil {
-		answers = make([]error, len(held))
-		for i := range answers {
-			answers[i] = err
-		}
-	}
-	return answers
-}
-
-func (s *simStore) ReleaseClaim(ctx context.Context, id string, token claim.Token, p claim.ReleasePolicy) error {
-	_, err := simCall(s, "release", func() (simNone, error) { return simNone{}, s.Store.ReleaseClaim(ctx, id, token, p) })
-	return err
-}
-
-func (s *simStore) AbandonClaim(ctx context.Context, id string, token claim.Token, p claim.AbandonPolicy) (claim.Disposition, error) {
-	return simCall(s, "abandon", func() (claim.Disposition, error) { return s.Store.AbandonClaim(ctx, id, token, p) })
-}
-
-func TestFleetsFinishTheirRunsWhateverGoesWrong(t *testing.T) {
-	if *simSeed != 0 {
-		story, broken := simulate(t, *simSeed, "")
-		t.Logf("%s\n%q", story, broken)
-		if len(broken) > 0 {
-			t.Fail()
-		}
-		return
-	}
-	for seed := uint64(1); seed <= uint64(*simSeeds); seed++ {
-		if _, broken := simulate(t, seed, ""); len(broken) > 0 {
-			t.Errorf("seed %d: %q\nsee its story: go test ./lifecycle -run %s -sim.seed %d -v", seed, broken, t.Name(), seed)
-		}
-	}
-}
-
-func TestOneSeedTwiceGivesTheSameStory(t *testing.T) {
-	for seed := uint64(1); seed <= 10; seed++ {
-		first, _ := simulate(t, seed, "")
-		if second, _ := simulate(t, seed, ""); first != second {
-			i := 0
-			for i < min(len(first), len(second)) && first[i] == second[i] {
-				i++
-			}
-			t.Fatalf("seed %d differs after %d bytes:\n%s\n---\n%s", seed, i, first[max(0, i-600):min(len(first), i+200)], second[max(0, i-200):min(len(second), i+200)])
-		}
-	}
-}
-
-// What the fleet cannot survive is found.
-func TestPlantedFaultsAreFound(t *testing.T) {
-	for _, fault := range []string{"refreshes that reach nobody", "late heartbeat", "double launch", "lost wake", "lost poll"} {
-		found := uint64(0)
-		for seed := uint64(1); seed <= 100 && found == 0; seed++ {
-			if _, broken := simulate(t, seed, fault); len(broken) > 0 {
-				found = seed
-				t.Logf("%s: seed %d: %q", fault, seed, broken)
-			}
-		}
-		if found == 0 {
-			t.Errorf("%s: not found in 100 seeds", fault)
 		}
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/claim"
 )
 
 // simulation decides every interleaving of a fleet of engines. Whatever the engines do at the same
@@ -38,8 +41,17 @@ type host struct {
 	frozen bool
 	dead   bool
 	ever   bool // it was frozen at some time
+	thawed time.Time
 	wakes  []chan struct{}
 	fault  string // planted in what its engine is built on
+
+	engine   *Engine
+	leased   map[string]claim.Token // the last token of each run that it got
+	last     *backend.Commit
+	stopping bool // it was told to, at stopped
+	stopped  time.Time
+	over     bool // and has done so
+	failed   bool // a release of it
 }
 
 // task is a goroutine at a point where it waits, a goroutine to be, or a timer.
@@ -163,6 +175,8 @@ func (h *host) AfterFunc(d time.Duration, f func()) func() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case h.fault == "a shutdown timeout that is ignored" && d == 10*time.Second && h.stopping:
+		d = 24 * time.Hour
 	case h.fault == "late heartbeat" && d == simTTL/12:
 		d *= 30
 	case h.fault == "lost poll" && d > time.Second && d < 3*time.Second:
