@@ -10,6 +10,7 @@ import (
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/checkpoint"
+	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/run"
 )
 
@@ -42,6 +43,56 @@ func pages(t *testing.T, s *Store) (count, free int64) {
 		return c.read(context.Background(), "pragma freelist_count", func(r row) error { free = r.int(0); return nil })
 	}))
 	return count, free
+}
+
+// TestADryRunSaysWhenThereIsMore: what it counts is then the least that would go.
+func TestADryRunSaysWhenThereIsMore(t *testing.T) {
+	s := openStore(t, Options{})
+	publishGraph(t, s)
+	for n := range 3 {
+		finishedRun(t, s, fmt.Sprintf("run-%d", n), 0)
+	}
+	for limit, want := range map[int]backend.Pruned{2: {Runs: 2, Events: 8, More: true}, 3: {Runs: 3, Events: 12}} {
+		got, err := s.Prune(context.Background(), backend.PrunePolicy{Before: testClock.Add(time.Hour), Limit: limit, DryRun: true})
+		must(t, err)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("limit %d:\n%s", limit, diff)
+		}
+	}
+}
+
+// TestPruneForgetsWhoHasNoRuns: owners that are gone leave no turn behind, the others keep theirs.
+func TestPruneForgetsWhoHasNoRuns(t *testing.T) {
+	ctx := context.Background()
+	s := openStore(t, Options{})
+	publishGraph(t, s)
+	must(t, s.SaveGraph(ctx, backend.Tenant("acme"), testRef(), testGraph))
+	insertRun(t, s, "stays")
+	goes := opening("goes")
+	_, err := s.InsertRun(ctx, backend.Tenant("acme"), goes)
+	must(t, err)
+	b, err := s.ClaimDue(ctx, claim.Policy{Now: testClock, TTL: time.Minute, Limit: 2, MaxAttempts: 5, Fairness: claim.Interleave})
+	must(t, err)
+	for _, l := range b.Leases {
+		if l.Run == "goes" {
+			_, err := s.Commit(ctx, backend.System(), commitOf(l, next(goes.Document, true)))
+			must(t, err)
+		}
+	}
+	turns := func() (owners []string) {
+		must(t, s.readers.use(ctx, func(c *conn) error {
+			return c.read(ctx, "select owner from belay_turns order by owner", func(r row) error { owners = append(owners, r.text(0)); return nil })
+		}))
+		return owners
+	}
+	if diff := cmp.Diff([]string{"", "acme"}, turns()); diff != "" {
+		t.Fatal(diff)
+	}
+	_, err = s.Prune(ctx, backend.PrunePolicy{Before: testClock.Add(time.Hour), Limit: 10})
+	must(t, err)
+	if diff := cmp.Diff([]string{""}, turns()); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // TestPruneGivesPagesBack: the file shrinks to about what it was, and no page stays free.
