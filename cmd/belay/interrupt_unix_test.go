@@ -67,6 +67,49 @@ func TestASecondInterruptEndsWhatNodesHaveStarted(t *testing.T) {
 	}
 }
 
+// TestASecondSignalEndsAWorkersNodes: as with one run, and the worker ends well.
+func TestASecondSignalEndsAWorkersNodes(t *testing.T) {
+	binary, data := build(t), t.TempDir()
+	file, _, input := stepsInput(t)
+	first := command(t, binary, data, "run", "testdata/graphs/steps.yaml", "--id", "served", "--input", input)
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	begun := func(times int) func() bool {
+		return func() bool { return strings.Count(strings.Join(executed(t, file), " "), "held") == times }
+	}
+	waitUntil(t, "the node held begins", begun(1))
+	signalTwice(t, first.Process)
+	_ = first.Wait()
+	worker := command(t, binary, data, "worker", "--shutdown-timeout", "1h")
+	var log bytes.Buffer
+	worker.Stderr = &log
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	watchdog := time.AfterFunc(30*time.Second, func() { _ = worker.Process.Kill() })
+	defer watchdog.Stop()
+	waitUntil(t, "the worker goes on with it", begun(2))
+	signalTwice(t, worker.Process)
+	if err := worker.Wait(); err != nil || !strings.Contains(log.String(), "stopped after") {
+		t.Errorf("%v\n%s", err, log.String())
+	}
+	out, _, _ := start(t, binary, data, "runs", "list", "--json")
+	if !strings.Contains(out, `"state":"ready"`) || !strings.Contains(out, `"attempts":0`) {
+		t.Errorf("the run is not due at once:\n%s", out)
+	}
+}
+
+// signalTwice sends two signals that the system does not take for one.
+func signalTwice(t *testing.T, p *os.Process) {
+	t.Helper()
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		if err := p.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestAResultThatCannotBePrintedIsTold: a full disk is no silent failure.
 func TestAResultThatCannotBePrintedIsTold(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
