@@ -11,6 +11,7 @@ import (
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/checkpoint"
 	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/run"
 )
 
@@ -181,7 +182,7 @@ var mutateCases = []Case{
 		},
 	},
 	{
-		ID: "T3.migrates", Says: "a mutation of type graph_migrated may name another stored version of the same owner and graph, and no other one",
+		ID: "T3.migrates", Says: "a mutation of type graph_migrated may name another stored version of the same owner and graph, and no other one; a waiting run may stay waiting",
 		run: func(r *rig) {
 			second := r.publish(tenantless, r.ref.ID, 1)
 			foreign := r.publish(acme, r.ref.ID, 2)
@@ -217,6 +218,22 @@ var mutateCases = []Case{
 			r.ok("ListRuns", err)
 			if len(runs) != 1 || runs[0].Graph != second {
 				r.Errorf("after a migration %d runs are listed under the new version", len(runs))
+			}
+			r.bring("w", toWaiting)
+			still := func(kind checkpoint.Type, version graph.Ref) error {
+				_, err := r.store.MutateRun(r.ctx, backend.System(), "w", r.commitID(), func(current *run.Document) (backend.Mutation, error) {
+					p := edited(next(current, toNow, r.start, r.start), func(p *run.Proposal, d *run.Document) {
+						p.Type, p.Events[1].Checkpoint, p.Schedule.Kind = kind, kind, checkpoint.ReleaseExternal
+						d.Status, d.Graph = run.Waiting, version
+					})
+					return backend.Mutation{Proposal: &p}, nil
+				})
+				return err
+			}
+			r.refused("a mutation of another type that leaves a run waiting", still(checkpoint.StepCommitted, r.ref), backend.ErrInvalidMutation)
+			r.ok("a migration that leaves a run waiting", still(checkpoint.GraphMigrated, second))
+			if info := r.inspect("w"); info.Document.Status != run.Waiting || info.Document.Graph != second {
+				r.Errorf("a migrated run that waited is %s, at the version %s", info.Document.Status, info.Document.Graph.Hash)
 			}
 		},
 	},
