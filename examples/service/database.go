@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strings"
 
 	"github.com/belay-run/belay/backend"
@@ -43,5 +43,5 @@ func openDatabase(ctx context.Context, dsn string) (database, error) {
 	case "postgres", "postgresql":
 		return openPostgres(ctx, dsn)
 	}
-	return nil, fmt.Errorf("%q names no database: give -db sqlite:FILE or -db postgres://HOST/NAME", dsn)
+	return nil, errors.New("-db names no database that is known here: give sqlite:FILE or postgres://HOST/NAME") // it may hold a password
 }

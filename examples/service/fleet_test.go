@@ -29,9 +29,9 @@ const (
 // TestOrdersSurviveAKillAndARollingRestart: three replicas serve one database, one of them is killed and one is
 // rolled. Every order comes to the end that is right for it, and everything is done once.
 func TestOrdersSurviveAKillAndARollingRestart(t *testing.T) {
-	binary := build(t)
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
+		binary := build(t, raced)
 		cluster := pgtest.Start(t)
 		f := newFleet(t, binary, cluster.DSN())
 		f.trade(t)
@@ -40,6 +40,7 @@ func TestOrdersSurviveAKillAndARollingRestart(t *testing.T) {
 	})
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
+		binary := build(t, false) // the race detector makes SQLite itself ten times as slow, and finds nothing in it
 		f := newFleet(t, binary, "sqlite:"+filepath.Join(t.TempDir(), "data", "orders.db"))
 		f.trade(t)
 		f.close(t)

@@ -44,7 +44,8 @@ type (
 	concerned struct {
 		Order string `json:"order,omitempty"`
 	}
-	stopped struct {
+	// withdrawal is what withdraw.yaml is started with.
+	withdrawal struct {
 		Order  string `json:"order"`
 		Reason string `json:"reason"`
 	}
@@ -101,7 +102,7 @@ func (s *service) release(ctx context.Context, in concerned) (none, error) {
 }
 
 // stop ends a withdrawn order. One that is at its end already is left as it is.
-func (s *service) stop(ctx context.Context, in stopped) (none, error) {
+func (s *service) stop(ctx context.Context, in withdrawal) (none, error) {
 	call, _ := node.FromContext(ctx)
 	_, err := s.engine.For(call.Tenant).Cancel(ctx, in.Order, in.Reason)
 	if errors.Is(err, belay.ErrInactiveRun) {

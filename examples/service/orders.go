@@ -43,13 +43,11 @@ var (
 
 // order is a row of orders.
 type order struct {
-	ID        string
-	Item      string
-	Amount    int64
-	CreatedAt string
-	Withdrawn bool
-
-	request string
+	id, request, item string
+	amount            int64
+	createdAt         string
+	withdrawn         bool
+	// effects are those of the ledger, where they were asked for.
 	effects []effect
 }
 
@@ -63,12 +61,12 @@ type effect struct {
 
 // insertOrder stores the row of an order whose run was started in the same transaction.
 func insertOrder(ctx context.Context, tx transaction, tenant string, r *belay.Run, request string) error {
-	o := order{CreatedAt: r.StartedAt.Format(time.RFC3339Nano)}
-	if err := errors.Join(json.Unmarshal(r.Value("item"), &o.Item), json.Unmarshal(r.Value("amount"), &o.Amount)); err != nil {
+	o := order{createdAt: r.StartedAt.Format(time.RFC3339Nano)}
+	if err := errors.Join(json.Unmarshal(r.Value("item"), &o.item), json.Unmarshal(r.Value("amount"), &o.amount)); err != nil {
 		return err
 	}
 	_, err := tx.exec(ctx, "insert into orders (id, tenant, request, item, amount, created_at) values ($1, $2, $3, $4, $5, $6)",
-		r.ID, tenant, request, o.Item, o.Amount, o.CreatedAt)
+		r.ID, tenant, request, o.item, o.amount, o.createdAt)
 	return err
 }
 
@@ -101,9 +99,9 @@ func readOrders(ctx context.Context, q querier, tenant string, ids []string) (ma
 		func(scan func(...any) error) error {
 			var o order
 			var withdrawn int
-			err := scan(&o.ID, &o.request, &o.Item, &o.Amount, &o.CreatedAt, &withdrawn)
-			o.Withdrawn = withdrawn != 0
-			found[o.ID] = o
+			err := scan(&o.id, &o.request, &o.item, &o.amount, &o.createdAt, &withdrawn)
+			o.withdrawn = withdrawn != 0
+			found[o.id] = o
 			return err
 		})
 	return found, err

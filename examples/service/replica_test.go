@@ -17,11 +17,11 @@ import (
 )
 
 // build compiles the service.
-func build(t *testing.T) string {
+func build(t *testing.T, race bool) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "service")
 	args := []string{"build", "-o", binary}
-	if raced {
+	if race {
 		args = append(args, "-race")
 	}
 	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {

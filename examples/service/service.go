@@ -138,7 +138,7 @@ func (s *service) withdraw(ctx context.Context, tenant, id, reason string) (*bel
 		if err != nil || !first {
 			return err
 		}
-		_, err = client.StartIn(ctx, tx.starter(), ref, map[string]string{"order": id, "reason": reason}, belay.StartOptions{})
+		_, err = client.StartIn(ctx, tx.starter(), ref, withdrawal{Order: id, Reason: reason}, belay.StartOptions{})
 		return err
 	})
 	if err != nil {

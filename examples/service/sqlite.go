@@ -13,33 +13,28 @@ import (
 type sqliteDatabase struct {
 	sqliteQueries
 	engine *sqlite.Store
+	read   *sql.DB
 	// A file has one writer. One connection for writing lets the transactions of this process queue
 	// here, rather than try again and again for the file's lock.
 	write *sql.DB
 }
 
-func openSQLite(ctx context.Context, dsn string) (_ database, err error) {
+func openSQLite(ctx context.Context, dsn string) (database, error) {
 	store, err := sqlite.Open(ctx, dsn, sqlite.Options{CreateDirectory: true})
 	if err != nil {
 		return nil, err
 	}
-	d := &sqliteDatabase{engine: store}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.close())
-		}
-	}()
-	read, err := sql.Open("sqlite", store.HostDSN()) // the driver that the backend brings
-	if err != nil {
-		return nil, err
+	read, readErr := sql.Open("sqlite", store.HostDSN()) // the driver that the backend brings
+	write, writeErr := sql.Open("sqlite", store.HostDSN())
+	if err := errors.Join(readErr, writeErr); err != nil { // it opens nothing yet, and fails only for a driver that is missing
+		return nil, errors.Join(err, store.Close())
 	}
-	d.sqliteQueries = sqliteQueries{read}
-	if d.write, err = sql.Open("sqlite", store.HostDSN()); err != nil {
-		return nil, err
+	write.SetMaxOpenConns(1)
+	d := &sqliteDatabase{sqliteQueries: sqliteQueries{read}, engine: store, read: read, write: write}
+	if _, err := write.ExecContext(ctx, schema); err != nil {
+		return nil, errors.Join(err, d.close())
 	}
-	d.write.SetMaxOpenConns(1)
-	_, err = d.write.ExecContext(ctx, schema)
-	return d, err
+	return d, nil
 }
 
 func (d *sqliteDatabase) store() backend.Store { return d.engine }
@@ -57,13 +52,7 @@ func (d *sqliteDatabase) transact(ctx context.Context, fn func(transaction) erro
 }
 
 func (d *sqliteDatabase) close() error {
-	var errs []error
-	for _, pool := range []any{d.db, d.write} {
-		if pool, ok := pool.(*sql.DB); ok && pool != nil {
-			errs = append(errs, pool.Close())
-		}
-	}
-	return errors.Join(append(errs, d.engine.Close())...)
+	return errors.Join(d.read.Close(), d.write.Close(), d.engine.Close())
 }
 
 // sqliteTx is a transaction. It holds the file's write lock since it began.

@@ -31,7 +31,7 @@ type orderView struct {
 	// Stuck is why an operator has to look after it.
 	Stuck string `json:"stuck,omitempty"`
 
-	// Done is what was done in the world for it, and not undone by belay: undoing is an effect too.
+	// Done is what was done in the world for it; to undo something is to do something, too.
 	Done    []effectView    `json:"done,omitempty"`
 	Output  json.RawMessage `json:"output,omitempty"`
 	Failure *failureView    `json:"failure,omitempty"`
@@ -59,7 +59,7 @@ type failureView struct {
 // viewOf shows an order and its run.
 func viewOf(o order, r *belay.Run) orderView {
 	v := orderView{
-		ID: o.ID, Item: o.Item, Amount: o.Amount, CreatedAt: o.CreatedAt, Withdrawn: o.Withdrawn,
+		ID: o.id, Item: o.item, Amount: o.amount, CreatedAt: o.createdAt, Withdrawn: o.withdrawn,
 		Status: r.Status, Step: r.Step, Next: r.Pending, Stuck: r.Poison.Reason,
 		Output: r.Output, Reason: r.Reason,
 	}
@@ -109,7 +109,7 @@ func listOf(page backend.Page, rows map[string]order) listView {
 	for _, r := range page.Runs {
 		o := rows[r.Run]
 		v.Orders = append(v.Orders, rowView{
-			ID: r.Run, Item: o.Item, Amount: o.Amount, CreatedAt: o.CreatedAt, Status: r.Status, Withdrawn: o.Withdrawn, Stuck: r.Poison.Reason,
+			ID: r.Run, Item: o.item, Amount: o.amount, CreatedAt: o.createdAt, Status: r.Status, Withdrawn: o.withdrawn, Stuck: r.Poison.Reason,
 		})
 	}
 	if page.HasMore {
