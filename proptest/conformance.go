@@ -117,11 +117,12 @@ var (
 	reopen        = need{"hook Reopen", func(_ backend.Features, h Hooks) bool { return h.Reopen != nil }}
 	host          = need{"hook Host (feature X8)", func(_ backend.Features, h Hooks) bool { return h.Host != nil }}
 	audit         = need{"hook Audit (feature X9)", func(_ backend.Features, h Hooks) bool { return h.Audit != nil }}
+	trouble       = need{"hook Trouble", func(_ backend.Features, h Hooks) bool { return h.Trouble != nil }}
 )
 
 var (
 	features = []need{startClaimed, batches, claimDocuments, claimFilter, wakes, ownClock, retention, host, audit, ownerCap}
-	hooks    = []need{writeDocument, writeEvent, writeGraph, lockRun, setClock, reopen, host, audit}
+	hooks    = []need{writeDocument, writeEvent, writeGraph, lockRun, setClock, reopen, host, audit, trouble}
 )
 
 // featureID is the X of a feature's name.

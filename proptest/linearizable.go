@@ -33,7 +33,8 @@ const (
 // in which the kit's model gives the same answers and ends in the same state; in that order it holds
 // A7, C1, C2, C5 and C6 against the answers. A reply that is lost, because nobody listens or because
 // the call's context ended under way, leaves the outcome open: the call took effect at some
-// time, or never; it may be sent again.
+// time, or never; it may be sent again. With Hooks.Trouble, trouble is made between the calls, and
+// calls that it meets may be of unknown outcome, claims too.
 //
 // A call that is not answered within Options.Timeout fails, and so does a history of which it
 // cannot be decided in a minute whether there is such an order. A failing history is drawn, as a page
@@ -44,12 +45,12 @@ func Linearizable(t T, open Opener, o Options) {
 	o = o.withDefaults()
 	seed := linearSeed()
 	histories := max(1, o.Histories*setting("rapid.checks", 100)/100)
-	calls, lost := 0, 0
+	calls, lost, troubles := 0, 0, 0
 	for n := range histories {
 		h := newConcurrency(t, open, o, seed+uint64(n))
 		h.run()
 		h.judge()
-		calls += len(h.calls)
+		calls, troubles = calls+len(h.calls), h.troubles()
 		for _, c := range h.calls {
 			if c.lost {
 				lost++
@@ -59,7 +60,7 @@ func Linearizable(t T, open Opener, o Options) {
 			return
 		}
 	}
-	o.log(t, fmt.Sprintf("%d histories of %d goroutines, %d calls, %d of them with a lost reply", histories, linearCallers, calls, lost))
+	o.log(t, fmt.Sprintf("%d histories of %d goroutines, %d calls, %d of them with a lost reply, %d troubles", histories, linearCallers, calls, lost, troubles))
 }
 
 // linearSeed is -rapid.seed, else another one each time.
@@ -87,6 +88,7 @@ type concurrency struct {
 	seed    uint64
 	history *history
 	initial *model
+	makes   *Trouble
 	now     atomic.Int64 // the virtual clock, since the start, in microseconds
 	names   atomic.Int64
 	moment  atomic.Int64
@@ -102,8 +104,10 @@ func newConcurrency(t T, open Opener, o Options, seed uint64) *concurrency {
 	h := &concurrency{t: t, options: o, seed: seed, initial: newModel()}
 	start := time.Date(2031, 5, 6, 7, 8, 9, 123456000, time.UTC)
 	ref, raw := published("proof", 0)
+	opened := open(t)
+	h.makes = opened.Hooks.Trouble
 	h.history = &history{
-		store: open(t).Store, start: start, runs: []string{"r1", "r2", "r3"},
+		store: opened.Store, start: start, runs: []string{"r1", "r2", "r3"},
 		clock: func() time.Time { return start.Add(time.Duration(h.now.Load()) * time.Microsecond) },
 		name:  func() int { return int(h.names.Add(1)) },
 		owns: func(id string) backend.Owner {
@@ -174,8 +178,8 @@ func (h *concurrency) caller(i int) {
 	}
 }
 
-// call makes one call. A claim's answer is always heard: without it nobody could tell which
-// runs it took.
+// call makes one call. A claim's answer is always heard, unless there is trouble: without it any
+// of the runs may have been taken.
 func (h *concurrency) call(i int, c *operation, random *rand.Rand) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -192,13 +196,35 @@ func (h *concurrency) call(i int, c *operation, random *rand.Rand) {
 	h.waiting[i] = c.text
 	h.calls = append(h.calls, c)
 	h.mu.Unlock()
+	troubles := h.trouble(random)
 	c.begun = h.moment.Add(1)
 	c.ask(ctx)
 	c.ended = h.moment.Add(1)
-	c.lost = c.lost || c.deaf
+	c.lost = c.lost || c.deaf || isOfTwo(c.answer) && h.troubles() != troubles
 	h.mu.Lock()
 	h.waiting[i] = "nothing"
 	h.mu.Unlock()
+}
+
+// trouble makes trouble now and then, and answers how many there were.
+func (h *concurrency) trouble(random *rand.Rand) int {
+	if h.makes != nil && random.IntN(8) == 0 {
+		h.makes.Make(random.IntN)
+	}
+	return h.troubles()
+}
+
+func (h *concurrency) troubles() int {
+	if h.makes == nil {
+		return 0
+	}
+	return h.makes.Count()
+}
+
+// isOfTwo reports whether an answer may be that of a call which the store sent again by itself,
+// the first of the two having taken effect unheard.
+func isOfTwo(answer string) bool {
+	return slices.Contains([]string{"replayed", "stale", "claim lost", "inactive run", "conflict"}, answer) || strings.HasPrefix(answer, "stale fence")
 }
 
 // judge holds the history of each run against the model.

@@ -40,4 +40,16 @@ type Hooks struct {
 	Host func(ctx context.Context, fn func(tx backend.Starter) error) error
 	// Audit is the integrity check (X9): one line for each finding, none in a healthy store.
 	Audit func(ctx context.Context) ([]string, error)
+	// Trouble makes calls fail under way, for Linearizable.
+	Trouble *Trouble
+}
+
+// Trouble is what may go wrong beneath a store while it is called: a connection breaks at one of
+// the next statements, before or after it took effect; a server is killed and comes back.
+type Trouble struct {
+	// Make makes one trouble, of a kind that draw decides, or arranges for it to come; it is called
+	// by any caller, beside the calls of the others.
+	Make func(draw func(n int) int)
+	// Count is how many troubles have come about so far.
+	Count func() int
 }

@@ -166,6 +166,11 @@ func (w *caller) claim(p claim.Policy) *operation {
 		if err == nil && len(said) == 0 {
 			c.answer = "nothing"
 		}
+		if c.lost = unheard(err); c.lost {
+			for _, id := range append(slices.Clone(w.history.runs), "late") {
+				c.parts = append(c.parts, lostPart(c, p, id))
+			}
+		}
 	}
 	c.fits = func(m *model) bool {
 		if c.ended == 0 {
@@ -234,6 +239,19 @@ func poisonPart(c *operation, p claim.Policy, o claim.PoisonedRun) *operation {
 		worker: c.worker, run: o.Run, text: c.text, answer: "poison " + o.Run,
 		fits:   func(m *model) bool { return isDue(m, p, o.Run) && m.launch(o.Run, p) && o.Poison.At.Equal(p.Now) },
 		judged: func(j *judge, _ *model) { j.end(o.Run, "poisoned") },
+	}
+}
+
+// lostPart is what a claim without an answer may have done to a run.
+func lostPart(c *operation, p claim.Policy, id string) *operation {
+	return &operation{
+		worker: c.worker, run: id, text: c.text, answer: c.answer, lost: true,
+		fits: func(m *model) bool {
+			if isDue(m, p, id) && !m.launch(id, p) {
+				m.runs[id].token = "of a claim without an answer"
+			}
+			return true
+		},
 	}
 }
 

@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/backend/postgres"
 	"github.com/belay-run/belay/checkpoint"
+	"github.com/belay-run/belay/internal/pgtest"
 )
 
 // damage plants one violation, past every check of the store.
@@ -130,8 +134,7 @@ func TestAuditFindsEachDamage(t *testing.T) {
 	if found := auditAll(t, soundStore(t, a)); len(found) != 0 {
 		t.Fatalf("a sound store: %+v", found)
 	}
-	// The server's pages are its own to check.
-	planted := map[string]bool{"I1.storage": true}
+	planted := map[string]bool{"I1.storage": true} // by TestAuditFindsUnreadablePages
 	for i, d := range damages {
 		planted[d.check] = true
 		t.Run(fmt.Sprintf("%s/%d", d.check, i), func(t *testing.T) { d.test(t, a) })
@@ -203,5 +206,65 @@ func (d damage) repair(t *testing.T, s *postgres.Store, f backend.Finding) {
 		if left := auditAll(t, s); len(left) != step.left+sound {
 			t.Errorf("after a repair (dry run %v): %+v", step.dryRun, left)
 		}
+	}
+}
+
+// TestAuditFindsUnreadablePages (X9, I1.storage): pages that the server cannot read are a finding, of the
+// part that they are of, and what lies on other pages is judged all the same.
+func TestAuditFindsUnreadablePages(t *testing.T) {
+	cluster := pgtest.Start(t)
+	pool := newPool(t, cluster.DSN(), pgx.QueryExecModeExec, 4)
+	a := access{pool: func() *pgxpool.Pool { return pool }, raw: pool}
+	s := newStore(t, a, postgres.Options{Schema: "damaged", PollOnly: true})
+	start(t, s, backend.Tenantless(), named("run", 3), func(in *backend.Initialization) { in.Key = in.Document.ID })
+	exec := func(text string) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("update damaged.runs set document = 'garbage' where id = 'run-00001'")
+	var path string
+	if err := pool.QueryRow(t.Context(), "select pg_relation_filepath('damaged.start_keys'::regclass)").Scan(&path); err != nil {
+		t.Fatal(err)
+	}
+	exec("checkpoint") // so that the recovery does not touch the page
+	if err := cluster.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	spoil(t, cluster.File(path))
+	if err := cluster.Up(); err != nil {
+		t.Fatal(err)
+	}
+	var storage, document []string
+	for f, err := range s.Audit(t.Context(), auditPolicy) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch f.Check {
+		case "I1.storage":
+			storage = append(storage, f.Detail)
+		case "I2.document":
+			document = append(document, f.Run)
+		}
+	}
+	if len(storage) != 1 || !strings.Contains(storage[0], "the check of the start keys ended early") {
+		t.Errorf("of spoiled keys the audit says %q", storage)
+	}
+	if !slices.Equal(document, []string{"run-00001"}) {
+		t.Errorf("beside spoiled keys the damaged documents are %v", document)
+	}
+}
+
+// spoil overwrites the head of a table's first page.
+func spoil(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte("this is no page of any table"), 0)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,18 +1,25 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/backend/postgres"
+	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/internal/pgtest"
 	"github.com/belay-run/belay/proptest"
+	"github.com/belay-run/belay/run"
+	"github.com/belay-run/belay/value"
 )
 
 // Every mode is tried with every case when many random cases are asked for, too; else some
@@ -86,4 +93,84 @@ func TestH23AProxyThatPoolsTransactionsIsFoundOut(t *testing.T) {
 	if refused == nil || !strings.Contains(refused.Error(), "default_query_exec_mode=exec") {
 		t.Errorf("prepared statements through the proxy were answered %v", refused)
 	}
+}
+
+// TestH23HistoriesOfModes: random histories, and goroutines at once, by the simple protocol and through
+// a proxy that pools transactions.
+func TestH23HistoriesOfModes(t *testing.T) {
+	few(t, 4)
+	pooled := through(t, pgtest.Bouncer(t), pgx.QueryExecModeExec)
+	pooled.opts.PollOnly = true
+	for name, a := range map[string]access{
+		"simple protocol": through(t, pgtest.DSN(t), pgx.QueryExecModeSimpleProtocol), "PgBouncer": pooled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			proptest.Check(t, opener(t, a), proptest.Options{Rounds: 2})
+			proptest.Linearizable(t, opener(t, a), proptest.Options{Histories: 100})
+		})
+	}
+}
+
+// TestTheHostsTransactionIsTheSameStore (F2): what a store does that is bound to a host's transaction,
+// each time one of its own at another isolation level, is what it does by itself.
+func TestTheHostsTransactionIsTheSameStore(t *testing.T) {
+	few(t, 4)
+	a := direct(t)
+	open := opener(t, a)
+	bound := func(t proptest.T) proptest.Opened {
+		t.Helper()
+		o := open(t)
+		o.Store = &hosted{Store: o.Store.(*postgres.Store), access: a}
+		o.Hooks.Reopen = nil
+		return o
+	}
+	proptest.Conformance(t, bound, proptest.Options{Only: []string{"R1", "R2", "R4", "A1", "A2", "A6.same-answer", "A8", "G1", "G2", "T5", "F2", "H22"}})
+	proptest.Check(t, bound, proptest.Options{Rounds: 2})
+	proptest.Linearizable(t, bound, proptest.Options{Histories: 100})
+}
+
+// hosted publishes, starts and reads in transactions of a host.
+type hosted struct {
+	*postgres.Store
+	access
+	turn atomic.Int64
+}
+
+// within is a host's transaction. A host that asked for a strict level repeats what fails for it.
+func (h *hosted) within(ctx context.Context, do func(tx backend.Starter) error) (err error) {
+	levels := []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
+	level := levels[h.turn.Add(1)%int64(len(levels))]
+	for range 100 {
+		err = pgx.BeginTxFunc(ctx, h.pool(), pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error { return do(h.WithTx(tx)) })
+		if backend.Classify(err) != backend.Transient {
+			var failed *pgconn.PgError // of the host's own commit
+			if !errors.As(err, &failed) || failed.Code != "40001" {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+func (h *hosted) SaveGraph(ctx context.Context, owner backend.Owner, ref graph.Ref, raw value.Value) error {
+	return h.within(ctx, func(tx backend.Starter) error { return tx.SaveGraph(ctx, owner, ref, raw) })
+}
+
+func (h *hosted) InsertRun(ctx context.Context, owner backend.Owner, in backend.Initialization) (got backend.Inserted, err error) {
+	if in.Claim != nil { // bound, a store claims nothing
+		return h.Store.InsertRun(ctx, owner, in)
+	}
+	err = h.within(ctx, func(tx backend.Starter) (err error) {
+		got, err = tx.InsertRun(ctx, owner, in)
+		return err
+	})
+	return got, err
+}
+
+func (h *hosted) FetchRun(ctx context.Context, scope backend.Scope, id string) (d *run.Document, err error) {
+	err = h.within(ctx, func(tx backend.Starter) (err error) {
+		d, err = tx.FetchRun(ctx, scope, id)
+		return err
+	})
+	return d, err
 }

@@ -3,10 +3,13 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // population fills a schema: of every hundred runs ninety-five are finished, two ready, one
@@ -87,4 +90,107 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			}
 		}
 	}
+	groupsTouchNoFinishedRun(t, s, conn)
 }
+
+// group is the size of the groups that are executed.
+const group = 200
+
+// groupsTouchNoFinishedRun: with nineteen of twenty runs finished, a claim of 200, a group of 200 commits
+// and lists of 200 read no more rows than they answer, give or take those that lie beside. They are
+// executed, not only planned.
+func groupsTouchNoFinishedRun(t *testing.T, s *Store, conn *pgxpool.Conn) {
+	array := func(kind string, element func(n int) string) string {
+		elements := make([]string, group)
+		for n := range elements {
+			elements[n] = element(n)
+		}
+		return "array[" + strings.Join(elements, ",") + "]::" + kind + "[]"
+	}
+	each := func(kind, element string) string { return array(kind, func(int) string { return element }) }
+	tokens := array("text", func(n int) string { return fmt.Sprintf("'token-%d'", n) })
+	const now = "timestamptz '2032-01-01'"
+	// The members are the first that are claimed: of each hundred the third.
+	third := func(format string) func(int) string {
+		return func(n int) string { return fmt.Sprintf(format, n*100+3) }
+	}
+	commits := strings.Join([]string{
+		"null", array("text", third("'run-%08d'")), each("bigint", "1"), each("text", "'token'"), each("text", "'graph'"),
+		array("text", func(n int) string { return fmt.Sprintf("'hash-%d'", (n*100+3)%3) }),
+		array("timestamptz", third("timestamptz '2030-01-01' + %d * interval '1 second'")), each("text", "'done'"), each("timestamptz", now),
+		each("timestamptz", now), each("timestamptz", "null"), each("boolean", "false"), each("boolean", "false"), each("text", "'run_completed'"),
+		array("text", func(n int) string { return fmt.Sprintf("'next-%d'", n) }), each("bytea", "'{}'"), each("timestamptz", now),
+		"null", "null", "null", "null",
+	}, ", ")
+	for _, q := range []struct {
+		st        statement
+		arguments string
+		rows      int // that are answered
+		most      int // rows that may be read of runs
+	}{
+		{stClaim, fmt.Sprintf("%s, null, 60000000, %d, null, 3, %s, true", now, group, tokens), group, 4 * group},
+		{stDueReady, fmt.Sprintf("%s, %d, null, null", now, group), group, 2 * group},
+		{stCommitGroup, commits, group, 4 * group},
+		{stRunList, fmt.Sprintf("null, '', null, null, null, %d", group), group, 2 * group},
+		{stRunList, fmt.Sprintf("null, '', null, null, array['done'], %d", group), group, 2 * group},
+		{stRunList, fmt.Sprintf("null, '', null, null, array['waiting'], %d", group), group, 200 * group},
+		{stRunListOfOwner, fmt.Sprintf("null, '', null, null, null, %d, 'tenant-1'", group), group, 2 * group},
+	} {
+		text := s.texts[q.st]
+		name := "group of " + string(q.st)
+		if _, err := conn.Conn().PgConn().Prepare(t.Context(), name, text, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), "begin", pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := conn.Query(t.Context(), fmt.Sprintf("explain (analyze, timing off, costs off, summary off) execute %q(%s)", name, q.arguments), pgx.QueryExecModeSimpleProtocol)
+		if err != nil {
+			t.Fatalf("%s: %v", q.st, err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatalf("%s: %v", q.st, err)
+		}
+		if _, err := conn.Exec(t.Context(), "rollback", pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+		plan := strings.Join(lines, "\n")
+		read := 0
+		for _, m := range rowsRead.FindAllStringSubmatch(plan, -1) {
+			n, err := strconv.Atoi(m[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			loops, err := strconv.Atoi(m[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			read += n * loops
+		}
+		for _, m := range rowsRemoved.FindAllStringSubmatch(plan, -1) {
+			n, err := strconv.Atoi(m[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			read += n
+		}
+		if first := rowsFirst.FindStringSubmatch(plan); first == nil || first[1] != strconv.Itoa(q.rows) {
+			t.Errorf("%s answers %v rows; it must answer %d:\n%s", q.st, first, q.rows, plan)
+		}
+		if read > q.most || read == 0 {
+			t.Errorf("%s reads %d rows of runs for %d; %d may be:\n%s", q.st, read, q.rows, q.most, plan)
+		}
+		if _, err := conn.Exec(t.Context(), fmt.Sprintf("deallocate %q", name), pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What an executed plan tells: the rows of each scan of runs, those that a filter of it threw away, and
+// those of the whole. Newer servers tell fractions of rows.
+var (
+	rowsRead    = regexp.MustCompile(`Scan (?:using \w+ )?on runs[^\n]*\(actual rows=(\d+)(?:\.\d+)? loops=(\d+)\)`)
+	rowsRemoved = regexp.MustCompile(`Rows Removed by (?:Filter|Index Recheck): (\d+)`)
+	rowsFirst   = regexp.MustCompile(`\(actual rows=(\d+)(?:\.\d+)? loops=1\)`)
+)

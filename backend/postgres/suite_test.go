@@ -32,6 +32,11 @@ func TestCheck(t *testing.T) {
 	proptest.Check(t, opener(t, direct(t)), proptest.Options{})
 }
 
+// TestLinearizable: goroutines on one store, each call on a connection of its own.
+func TestLinearizable(t *testing.T) {
+	proptest.Linearizable(t, opener(t, direct(t)), proptest.Options{})
+}
+
 // few bounds the random histories of a test where nobody asked for a number of them: each
 // step of one looks at the whole store, over a connection.
 func few(t *testing.T, checks int) {
@@ -59,6 +64,8 @@ type access struct {
 	opts postgres.Options     // beside the schema and the clock
 	pool func() *pgxpool.Pool // shared by the stores of the test
 	raw  *pgxpool.Pool        // past the store
+	// trouble, when set, is made while stores are called.
+	trouble *proptest.Trouble
 	// prepare, when set, changes each store before it is used.
 	prepare func(t proptest.T, s *postgres.Store)
 }
@@ -99,7 +106,7 @@ func opener(t proptest.T, a access) proptest.Opener {
 		f := newFixture(t, a, used.take(t, a))
 		return proptest.Opened{Store: f.store, Hooks: proptest.Hooks{
 			WriteDocument: f.writeDocument, WriteEvent: f.writeEvent, WriteGraph: f.writeGraph, LockRun: f.lockRun,
-			SetClock: f.setClock, Reopen: f.reopen, Host: f.host, Audit: f.audit,
+			SetClock: f.setClock, Reopen: f.reopen, Host: f.host, Audit: f.audit, Trouble: a.trouble,
 		}}
 	}
 }

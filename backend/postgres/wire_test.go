@@ -38,13 +38,18 @@ type proxy struct {
 	mu    sync.Mutex
 	armed *fault
 	fired bool
+	count int // of faults that came about
 	conns map[net.Conn]bool
+	// each, when set, says what a statement meets while nothing is armed.
+	each func() *fault
 }
 
 // newProxy is a proxy to the server of the tests, and how to reach it.
-func newProxy(t *testing.T) (*proxy, string) {
+func newProxy(t *testing.T) (*proxy, string) { t.Helper(); return newProxyTo(t, pgtest.DSN(t)) }
+
+func newProxyTo(t *testing.T, to string) (*proxy, string) {
 	t.Helper()
-	dsn, err := url.Parse(pgtest.DSN(t))
+	dsn, err := url.Parse(to)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +111,8 @@ func (p *proxy) next() *fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
+	case p.armed == nil && p.each != nil:
+		return p.each()
 	case p.armed == nil:
 		return nil
 	case p.armed.after > 0:
@@ -114,6 +121,7 @@ func (p *proxy) next() *fault {
 	}
 	f := p.armed
 	p.armed, p.fired = nil, true
+	p.count++
 	return f
 }
 

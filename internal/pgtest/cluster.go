@@ -83,6 +83,9 @@ func (c *Cluster) DSN() string {
 // Socket is the path of the cluster's socket.
 func (c *Cluster) Socket() string { return filepath.Join(c.dir, ".s.PGSQL.5432") }
 
+// File is the path of a file below the server's folder of data, for tests that damage it.
+func (c *Cluster) File(name string) string { return filepath.Join(c.data(), name) }
+
 // Up starts the cluster again after Kill.
 func (c *Cluster) Up() error {
 	return c.run("pg_ctl", "-D", c.data(), "-l", filepath.Join(c.dir, "log"), "-w", "-t", "60", "start")
