@@ -70,7 +70,7 @@ func keyed(key string) func(*backend.Initialization) {
 }
 
 // newStore is a store with the graph published.
-func newStore(t *testing.T, a access, opts postgres.Options) *postgres.Store {
+func newStore(t testing.TB, a access, opts postgres.Options) *postgres.Store {
 	t.Helper()
 	if opts.Schema == "" {
 		opts.Schema = pgtest.Schema(t)
