@@ -12,7 +12,9 @@ import (
 	"github.com/belay-run/belay/backend/postgres"
 	"github.com/belay-run/belay/checkpoint"
 	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/run"
+	"github.com/belay-run/belay/value"
 )
 
 // faults are what goes wrong once. All of them are cured by sending the statement again.
@@ -148,6 +150,54 @@ func TestH20H24AFailureAtAnyStatementLeavesOneEffect(t *testing.T) {
 				func() {
 					if info := inspect(t, in.Document.ID); info.Abandons != 1 || info.Attempts != 0 {
 						t.Errorf("abandons %d, attempts %d", info.Abandons, info.Attempts)
+					}
+				}
+		},
+		"refreshes": func(t *testing.T) (func() error, func()) {
+			x, tx := start(t)
+			y, ty := start(t)
+			later := began.Add(time.Second)
+			return func() error {
+					return errors.Join(s.RefreshClaims(ctx, []backend.Held{{Run: x.Document.ID, Token: tx}, {Run: y.Document.ID, Token: ty}}, later)...)
+				},
+				func() {
+					for _, id := range []string{x.Document.ID, y.Document.ID} {
+						if at := inspect(t, id).ClaimedAt; !at.Equal(later) {
+							t.Errorf("%s is claimed at %v", id, at)
+						}
+					}
+				}
+		},
+		"recover": func(t *testing.T) (func() error, func()) {
+			in, token := start(t)
+			id := in.Document.ID
+			d, err := s.AbandonClaim(ctx, id, token, claim.AbandonPolicy{Now: began, ExpectedSeq: 1, MaxAbandons: 1})
+			if err != nil || d != claim.Rescheduled {
+				t.Fatal(d, err)
+			}
+			p := claim.Policy{Now: began, TTL: time.Minute, Limit: 1, MaxAttempts: 3, Filter: claim.Filter{Runs: []string{id}}}
+			batch, err := s.ClaimDue(ctx, p)
+			if err != nil || len(batch.Leases) != 1 {
+				t.Fatal(batch, err)
+			}
+			if d, err = s.AbandonClaim(ctx, id, batch.Leases[0].Token, claim.AbandonPolicy{Now: began, ExpectedSeq: 1, MaxAbandons: 1}); err != nil || d != claim.Poisoned {
+				t.Fatal(d, err)
+			}
+			return func() error { return s.RetryPoisonedRun(ctx, system, id, began.Add(time.Hour)) },
+				func() {
+					if info := inspect(t, id); !info.Wake.Equal(began.Add(time.Hour)) || info.Abandons != 0 || !info.Poison.At.IsZero() {
+						t.Errorf("recovered it is %+v", info)
+					}
+				}
+		},
+		"publish": func(t *testing.T) (func() error, func()) {
+			serial++
+			raw := value.Value(fmt.Sprintf(`{"id":"proof","n":%d}`, serial))
+			ref := graph.Ref{ID: "proof", Hash: value.Hash(raw)}
+			return func() error { return s.SaveGraph(ctx, backend.Tenantless(), ref, raw) },
+				func() {
+					if got, err := s.FetchGraph(ctx, backend.Tenantless(), ref); err != nil || string(got) != string(raw) {
+						t.Errorf("published is %s, %v", got, err)
 					}
 				}
 		},
