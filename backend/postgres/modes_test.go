@@ -98,7 +98,7 @@ func TestH23AProxyThatPoolsTransactionsIsFoundOut(t *testing.T) {
 // TestH23HistoriesOfModes: random histories, and goroutines at once, by the simple protocol and through
 // a proxy that pools transactions.
 func TestH23HistoriesOfModes(t *testing.T) {
-	few(t, 4)
+	few(t, 2)
 	pooled := through(t, pgtest.Bouncer(t), pgx.QueryExecModeExec)
 	pooled.opts.PollOnly = true
 	for name, a := range map[string]access{
@@ -114,7 +114,7 @@ func TestH23HistoriesOfModes(t *testing.T) {
 // TestTheHostsTransactionIsTheSameStore (F2): what a store does that is bound to a host's transaction,
 // each time one of its own at another isolation level, is what it does by itself.
 func TestTheHostsTransactionIsTheSameStore(t *testing.T) {
-	few(t, 4)
+	few(t, 2)
 	a := direct(t)
 	open := opener(t, a)
 	bound := func(t proptest.T) proptest.Opened {
