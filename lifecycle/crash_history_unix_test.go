@@ -22,6 +22,7 @@ type change struct {
 	n                  int64  // in the order of the changes of one run
 	tx                 string // which transaction; empty: not known
 	at                 int64  // when, by the database's clock
+	began              int64  // when its transaction did; 0: not known
 	run, owner, status string
 	seq                int64
 	kind, checkpoint   string
@@ -218,47 +219,54 @@ func (h *history) judgeShape(c change) {
 	}
 }
 
-// unlocked is for how long a run must have been due before a claim, and stay so after it, for being certain that
-// the claim saw it and that nobody had it locked.
-const unlocked = 300 * time.Millisecond
+const (
+	// settled is how long before a claim a run must have been due, and how long after it must have been left alone, for
+	// being certain that the claim saw it.
+	settled = 300 * time.Millisecond
+	// locked is longer than anybody holds the lock of a run that it leaves as it was.
+	locked = time.Second
+)
 
-// judgeBatches is C12: a claim of two runs or more takes of both classes, when there are both.
+// judgeBatches is C12: a claim of two runs or more takes of both classes, when there are both. What the history cannot tell is
+// who had a run locked, and so a run of a class must have been passed over for a while.
 func (h *history) judgeBatches() {
-	type due struct {
-		expired     bool
-		from, until int64
-	}
-	var dues []due
-	for _, changes := range h.runs {
-		for i, c := range changes[:len(changes)-1] {
-			next := changes[i+1]
-			until := next.at
-			if at := max(next.claimed, next.poisoned); at != 0 {
-				until = min(until, at) // whoever took it had it locked from then on
-			}
-			switch {
-			case c.token != "":
-				dues = append(dues, due{true, c.claimed + crashTTL.Microseconds(), until})
-			case c.wake != 0:
-				dues = append(dues, due{false, max(c.wake, c.at), until})
-			}
-		}
-	}
-	dues = slices.DeleteFunc(dues, func(d due) bool { return d.until-d.from <= 2*unlocked.Microseconds() })
+	var several [2][]int64 // claims of two or more that left out the class: ready, expired
 	for at, leases := range h.leases {
 		if len(leases) < 2 {
 			continue
 		}
 		h.batches++
-		for _, expired := range []bool{false, true} {
-			if slices.ContainsFunc(leases, func(l lease) bool { return l.expired == expired }) {
+		for class, expired := range []bool{false, true} {
+			if !slices.ContainsFunc(leases, func(l lease) bool { return l.expired == expired }) {
+				several[class] = append(several[class], at)
+			}
+		}
+	}
+	for class := range several {
+		slices.Sort(several[class])
+	}
+	for id, changes := range h.runs {
+		for i, c := range changes[:len(changes)-1] {
+			class, from := 0, max(c.wake, c.at)
+			switch {
+			case c.token != "":
+				class, from = 1, c.claimed+crashTTL.Microseconds()
+			case c.wake == 0:
 				continue
 			}
-			for _, d := range dues {
-				if d.expired == expired && d.from < at-unlocked.Microseconds() && d.until > at+unlocked.Microseconds() {
-					h.broken("C12: a claim of %d runs at %d left out the class expired=%v, of which one was due from %d to %d", len(leases), at, expired, d.from, d.until)
-					break
+			next := changes[i+1]
+			until := next.at
+			for _, since := range []int64{next.began, next.claimed, next.poisoned} {
+				if since != 0 {
+					until = min(until, since) // from then on it may have been locked
 				}
+			}
+			passed := several[class]
+			first, _ := slices.BinarySearch(passed, from+settled.Microseconds())
+			last, _ := slices.BinarySearch(passed, until-settled.Microseconds())
+			if last > first && passed[last-1]-passed[first] >= locked.Microseconds() {
+				h.broken("C12: run %s was due (%d: ready, expired) from %d to %d, and %d claims of several runs took none of its class, from %d to %d",
+					id, class, from, until, last-first, passed[first], passed[last-1])
 			}
 		}
 	}
@@ -448,10 +456,11 @@ func TestTheHistorysJudgeFindsEveryViolation(t *testing.T) {
 		{"K1", func(all []change) []change { all[2].claimed = all[1].claimed + 1; return all }},
 		{"C12", func(all []change) []change {
 			// Two others are claimed together, while this one has been expired for long.
-			for _, id := range []string{"x", "y"} {
+			for i, id := range []string{"w", "x", "y", "z"} {
 				c := change{run: id, status: "running", kind: "run_initialized", seq: 1, checkpoint: id, wake: second, at: second}
 				all = append(all, c)
-				c.n, c.wake, c.token, c.claimed, c.attempts, c.at = 1, 0, id, 15*second, 1, 15*second
+				c.n, c.wake, c.token, c.attempts, c.at = 1, 0, id, 1, int64(14+i/2*3)*second
+				c.claimed = c.at
 				all = append(all, c)
 			}
 			return all

@@ -23,12 +23,12 @@ func init() {
 // postgresHistory records every change of a run, in a schema of its own.
 const postgresHistory = `
 create schema $history;
-create table $history.history (n bigserial, at bigint, run text, owner text, status text, seq bigint, kind text, checkpoint text,
+create table $history.history (n bigserial, at bigint, began bigint, run text, owner text, status text, seq bigint, kind text, checkpoint text,
   token text, claimed bigint, wake bigint, attempts integer, abandons integer, poisoned bigint, reason text);
 create function $history.micros(at timestamptz) returns bigint language sql as 'select coalesce((extract(epoch from at) * 1000000)::bigint, 0)';
 create function $history.note() returns trigger language plpgsql as $$ begin
-  insert into $history.history (at, run, owner, status, seq, kind, checkpoint, token, claimed, wake, attempts, abandons, poisoned, reason)
-  values ($history.micros(clock_timestamp()), new.id, new.owner, new.status, new.checkpoint_seq, new.checkpoint_type, new.checkpoint_id,
+  insert into $history.history (at, began, run, owner, status, seq, kind, checkpoint, token, claimed, wake, attempts, abandons, poisoned, reason)
+  values ($history.micros(clock_timestamp()), $history.micros(now()), new.id, new.owner, new.status, new.checkpoint_seq, new.checkpoint_type, new.checkpoint_id,
     coalesce(new.claim_token, ''), $history.micros(new.claimed_at), $history.micros(new.wake_at), new.claim_attempts, new.claim_abandons,
     $history.micros(new.poisoned_at), coalesce(new.poison_reason, ''));
   return null;
@@ -59,9 +59,9 @@ func TestRunsSurviveProcessesOnPostgresThatAreKilledAndFrozen(t *testing.T) {
 	crash(t, crashing{
 		kind: "postgres", where: schema + " " + dsn, processes: 4, runs: crashRuns,
 		history: func(t *testing.T) []change {
-			return collect(t, conn, "select xmin::text, n, at, run, owner, status, seq, kind, checkpoint, token, claimed, wake, attempts, abandons, poisoned, reason from "+notes+".history",
+			return collect(t, conn, "select xmin::text, n, at, began, run, owner, status, seq, kind, checkpoint, token, claimed, wake, attempts, abandons, poisoned, reason from "+notes+".history",
 				func(row pgx.CollectableRow) (c change, err error) {
-					err = row.Scan(&c.tx, &c.n, &c.at, &c.run, &c.owner, &c.status, &c.seq, &c.kind, &c.checkpoint, &c.token, &c.claimed, &c.wake, &c.attempts, &c.abandons, &c.poisoned, &c.reason)
+					err = row.Scan(&c.tx, &c.n, &c.at, &c.began, &c.run, &c.owner, &c.status, &c.seq, &c.kind, &c.checkpoint, &c.token, &c.claimed, &c.wake, &c.attempts, &c.abandons, &c.poisoned, &c.reason)
 					return c, err
 				})
 		},
