@@ -82,7 +82,7 @@ func TestARunGoesThroughRetriesQuestionsAndSleepsAtOnce(t *testing.T) {
 
 	e.Quiet()
 	e.WantStatus(r.ID, run.Running) // the charge waits for its retry
-	e.Advance(44 * time.Minute) // a backoff is shortened by a quarter at most
+	e.Advance(44 * time.Minute)     // a backoff is shortened by a quarter at most
 	e.WantStatus(r.ID, run.Running)
 	e.Advance(time.Hour)
 	e.WantAsked(r.ID, "ship it?")
