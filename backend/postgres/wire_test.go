@@ -130,6 +130,25 @@ type cut struct {
 	mu    sync.Mutex
 	fault *fault
 	seen  bool
+	// undone, when set, takes the end of the answer to the proxy's own rollback.
+	undone chan struct{}
+}
+
+// undo rolls back what the server has open, as a statement that fails would.
+func (c *cut) undo(server net.Conn) error {
+	undone := make(chan struct{})
+	c.mu.Lock()
+	c.undone = undone
+	c.mu.Unlock()
+	rollback, err := (&pgproto3.Query{String: "rollback"}).Encode(nil)
+	if err != nil {
+		return err
+	}
+	if _, err := server.Write(rollback); err != nil {
+		return err
+	}
+	<-undone
+	return nil
 }
 
 func (p *proxy) serve(network, address string, client net.Conn) {
@@ -148,6 +167,12 @@ func (p *proxy) serve(network, address string, client net.Conn) {
 	back.Go(func() {
 		defer both()
 		_ = c.answers(client, server)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.undone != nil { // the server is gone
+			close(c.undone)
+			c.undone = nil
+		}
 	})
 	_ = p.requests(&c, client, server)
 	both()
@@ -189,6 +214,9 @@ func (p *proxy) requests(c *cut, client, server net.Conn) error {
 				if refusal, err = (&pgproto3.ReadyForQuery{TxStatus: 'I'}).Encode(refusal); err != nil {
 					return err
 				}
+				if err := c.undo(server); err != nil {
+					return err
+				}
 				if _, err := client.Write(refusal); err != nil {
 					return err
 				}
@@ -217,8 +245,15 @@ func (c *cut) answers(client, server net.Conn) error {
 			return err
 		}
 		c.mu.Lock()
-		f := c.fault
+		f, undone := c.fault, c.undone
+		if undone != nil && m[0] == 'Z' {
+			c.undone = nil
+			close(undone)
+		}
 		c.mu.Unlock()
+		if undone != nil {
+			continue
+		}
 		if f == nil {
 			if _, err := client.Write(m); err != nil {
 				return err
