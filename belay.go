@@ -59,6 +59,8 @@ type (
 	// CompatOptions and Compatibility are those of Compat.
 	CompatOptions = lifecycle.CompatOptions
 	Compatibility = lifecycle.Compatibility
+	// Observer is told what an engine does, for metrics and traces.
+	Observer = lifecycle.Observer
 	// Graph is a graph document, as ReadGraph reads it or a program builds it.
 	Graph = graph.Document
 	// GraphRef names one version of a published graph.

@@ -262,7 +262,15 @@ edges: {in: {from: $start, to: charge}, out: {from: charge, to: $finish}}
 		}, []string{"publishing", "none"}},
 		{"no file", func(_ testing.TB, e *belaytest.Engine) { e.MustPublishFile("none.yaml") }, []string{"none.yaml"}},
 		{"a configuration", func(t testing.TB, _ *belaytest.Engine) { belaytest.New(t, belay.Config{}) }, []string{"Nodes is nil"}},
-		{"no rest", func(_ testing.TB, e *belaytest.Engine) { e.Rest(e.MustStart(e.MustPublishYAML(loop), nil).ID) }, []string{"came to no rest"}},
+		{"no rest", func(_ testing.TB, e *belaytest.Engine) {
+			e.LimitWakes(100)
+			e.Rest(e.MustStart(e.MustPublishYAML(loop), nil).ID)
+		}, []string{"came to no rest in 100 wakes"}},
+		{"a loop in time", func(_ testing.TB, e *belaytest.Engine) {
+			e.LimitWakes(100)
+			e.MustStart(e.MustPublishYAML(loop), nil)
+			e.Advance(time.Hour)
+		}, []string{"100 timers went off", "a loop"}},
 		{"a poisoned run", func(t testing.TB, _ *belaytest.Engine) {
 			e := belaytest.New(t, belay.Config{Nodes: orderNodes(), MaxAttempts: 1})
 			r := e.MustStart(e.MustPublishYAML(order), payment{7})

@@ -27,8 +27,9 @@ type Engine struct {
 	// Clock is the engine's; nil when the test gave another one than a virtual clock.
 	Clock *lifecycle.VirtualClock
 
-	t   testing.TB
-	ttl time.Duration
+	t     testing.TB
+	ttl   time.Duration
+	wakes int // maxWakes
 }
 
 // New makes an engine for a test. Of the configuration Nodes is required; what else is left out
@@ -50,7 +51,7 @@ func New(t testing.TB, cfg belay.Config) *Engine {
 	if err != nil {
 		t.Fatalf("belaytest: %v", err)
 	}
-	e := &Engine{Engine: inner, Store: cfg.Backend, t: t, ttl: cfg.TTL}
+	e := &Engine{Engine: inner, Store: cfg.Backend, t: t, ttl: cfg.TTL, wakes: maxWakes}
 	if e.ttl == 0 {
 		e.ttl = time.Minute // as the engine's default is
 	}

@@ -50,7 +50,7 @@ edges: {in: {from: $start, to: n}, out: {from: n, to: $finish}}
 		{"a panic with a number", func() error { panic(42) }, run.CodePanic, "42"},
 		{"a panic with a struct", func() error { panic(struct{ secret string }{"s3cr3t"}) }, run.CodePanic, "a value of type struct"},
 		{"a panic with nil", func() error { panic(nil) }, run.CodePanic, "nil"},
-		{"a nil map", func() error { var m map[string]int; m["a"] = 1; return nil }, run.CodePanic, "nil map"},
+		{"a nil map", func() error { nilMap()["a"] = 1; return nil }, run.CodePanic, "nil map"},
 		{"an error of invalid UTF-8", func() error { return errors.New("bad \xff byte\x00") }, run.CodeError, "bad \uFFFD byte"},
 		{"an error without a text", func() error { return errors.New("") }, run.CodeError, "without a text"},
 	} {
@@ -100,6 +100,8 @@ edges: {in: {from: $start, to: n}, out: {from: n, to: $finish}}
 		})
 	})
 }
+
+func nilMap() map[string]int { return nil }
 
 // host is a service with a SQLite file of its own, in which runs are kept too.
 func host(t *testing.T, nodes *node.Registry) (*sqlite.Store, *sql.DB, *belay.Engine) {

@@ -8,7 +8,7 @@ import (
 	"github.com/belay-run/belay/run"
 )
 
-// maxWakes bounds how often Advance and Rest move the clock to a wake.
+// maxWakes bounds how often one Advance or Rest moves the clock to a wake.
 const maxWakes = 10_000
 
 // Quiet drives everything that is due until nothing is, without any time passing.
@@ -30,7 +30,7 @@ func (e *Engine) Advance(d time.Duration) {
 	e.t.Helper()
 	e.virtual()
 	until := e.Clock.Now().Add(d)
-	for range maxWakes {
+	for range e.wakes {
 		e.Quiet()
 		next := e.nextWake()
 		if next.IsZero() || next.After(until) {
@@ -39,7 +39,7 @@ func (e *Engine) Advance(d time.Duration) {
 		}
 		e.Clock.AdvanceTo(next)
 	}
-	e.t.Fatalf("belaytest: %d timers went off within %v, and there are more: is there a loop?", maxWakes, d)
+	e.t.Fatalf("belaytest: %d timers went off within %v, and there are more: is there a loop?", e.wakes, d)
 }
 
 // Rest lets time pass until nothing more will happen to the run by itself: it is finished, needs an
@@ -47,7 +47,7 @@ func (e *Engine) Advance(d time.Duration) {
 func (e *Engine) Rest(id string) *belay.Run {
 	e.t.Helper()
 	e.virtual()
-	for range maxWakes {
+	for range e.wakes {
 		e.Quiet()
 		r := e.MustInspect(id)
 		if r.Status.Terminal() || r.NeedsAnswer() || !r.Poison.At.IsZero() {
@@ -59,7 +59,7 @@ func (e *Engine) Rest(id string) *belay.Run {
 		}
 		e.Clock.AdvanceTo(next)
 	}
-	e.t.Fatalf("belaytest: run %s came to no rest in %d wakes", id, maxWakes)
+	e.t.Fatalf("belaytest: run %s came to no rest in %d wakes", id, e.wakes)
 	return nil
 }
 
