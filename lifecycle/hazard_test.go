@@ -93,13 +93,13 @@ func TestH2GenerationsOfFrozenWritersChangeNothing(t *testing.T) {
 		var id string
 		for i := range 3 {
 			gate := make(chan struct{})
-			commits := 0
+			var commits atomic.Int64
 			store := &faulty{Store: inner, fail: func(op string, after bool) error {
 				if op == "commit" && !after {
-					commits++
+					commits.Add(1)
 				}
 				// The first freezes in its second commit; from then on nothing gets through.
-				frozen := commits > 1 || i > 0 && commits == 1
+				frozen := commits.Load() > 1 || i > 0 && commits.Load() == 1
 				if (op == "commit" || op == "refresh" || op == "release" || op == "fetch") && !after && frozen {
 					<-gate
 				}
