@@ -19,7 +19,7 @@ func p5() row {
 			contestants: []contestant{
 				{name: "belay", settings: "Concurrency 10, pool of 8, Run, Start and Await", run: oneBelay(full, quick)},
 				{name: "raw pgx", settings: "the insert, then the fenced update, each with its events: two round trips, two commits", run: oneRaw(full, quick)},
-				{name: "river", settings: riverSettings + "; Insert, then the event of its completion", run: oneRiver(full/10, quick/5)},
+				{name: "river", settings: riverSettings + "; Insert, then the event of its completion", run: oneRiver(full/10, quick/10)},
 				{name: "dbos", settings: dbosSettings + "; one step", run: oneDBOS(full, quick)},
 			},
 			targets: []target{

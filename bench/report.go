@@ -254,10 +254,11 @@ func number(v float64) string {
 }
 
 func (s summary) String() string {
-	if s.Min == s.Max {
+	least, greatest := number(s.Min), number(s.Max)
+	if least == greatest {
 		return number(s.Median)
 	}
-	return fmt.Sprintf("%s (%s to %s)", number(s.Median), number(s.Min), number(s.Max))
+	return fmt.Sprintf("%s (%s to %s)", number(s.Median), least, greatest)
 }
 
 // bound says what was to be reached.
