@@ -106,14 +106,11 @@ func (a *audit) storage(ctx context.Context) error {
 }
 
 func (a *audit) schema(ctx context.Context) error {
-	got, err := currentSchema(ctx, a.c)
-	if err != nil {
-		return err
-	}
-	if name := schemaDifference(schemaText, got); name != "" {
+	name, err := damagedSchema(ctx, a.c)
+	if err == nil && name != "" {
 		return a.found(backend.NewFinding("I1.schema", "it differs at: "+name))
 	}
-	return nil
+	return err
 }
 
 func (a *audit) orphans(ctx context.Context) error {

@@ -93,7 +93,7 @@ func verifyBackup(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	if last := migrations[len(migrations)-1].number; version != last {
+	if last := migrations[len(migrations)-1].number; version < last {
 		return fmt.Errorf("its schema version is %d, not %d", version, last)
 	}
 	if err := checkSchema(ctx, c, path); err != nil {

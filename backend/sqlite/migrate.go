@@ -20,7 +20,14 @@ type migration struct {
 	number     int64
 	name, text string
 	hash       string // SHA-256 of text
+	// from is the oldest schema whose builds still work with this one. A migration that only
+	// expands leaves it alone, so that builds before and after it can share a file.
+	from int64
 }
+
+// compatibleFrom is the line of a migration that says what from is; without it, the
+// migration breaks nothing.
+const compatibleFrom = "-- compatible from: "
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
@@ -53,15 +60,37 @@ func loadMigrations() ([]migration, error) {
 		if err != nil {
 			return nil, fmt.Errorf("migration %s has no number: %w", e.Name(), err)
 		}
-		all = append(all, newMigration(number, e.Name(), string(text)))
+		m, err := newMigration(number, e.Name(), string(text))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
 	}
 	slices.SortFunc(all, func(a, b migration) int { return cmp.Compare(a.number, b.number) })
 	return all, nil
 }
 
-func newMigration(number int64, name, text string) migration {
+func newMigration(number int64, name, text string) (migration, error) {
 	sum := sha256.Sum256([]byte(text))
-	return migration{number: number, name: name, text: text, hash: hex.EncodeToString(sum[:])}
+	m := migration{number: number, name: name, text: text, hash: hex.EncodeToString(sum[:]), from: 1}
+	for line := range strings.Lines(text) {
+		if from, ok := strings.CutPrefix(line, compatibleFrom); ok {
+			var err error
+			if m.from, err = strconv.ParseInt(strings.TrimSpace(from), 10, 64); err != nil {
+				return migration{}, fmt.Errorf("migration %s: %w", name, err)
+			}
+		}
+	}
+	return m, nil
+}
+
+// oldestBuild is the oldest schema whose builds work with what these migrations lead to. It is kept
+// as user_version, which is the fence against builds that are older still.
+func oldestBuild(applied []migration) (from int64) {
+	for _, m := range applied {
+		from = max(from, m.from)
+	}
+	return from
 }
 
 // migrate brings the schema up to the last of all, on a connection that writes. It
@@ -69,7 +98,7 @@ func newMigration(number int64, name, text string) migration {
 func migrate(ctx context.Context, c *conn, path string, all []migration, now time.Time, timeout time.Duration) error {
 	last := all[len(all)-1].number
 	version, err := readLedger(ctx, c, path, all)
-	if err != nil || version == last {
+	if err != nil || version >= last {
 		return err
 	}
 	if version == 0 {
@@ -118,7 +147,7 @@ func step(ctx context.Context, c *conn, path string, all []migration, m migratio
 		return fmt.Errorf("migration %s: %w", m.name, err)
 	}
 	entry := fmt.Sprintf("insert into belay_migrations (number, name, sha256, applied_at) values (%d, '%s', '%s', %d); pragma user_version = %d; commit",
-		m.number, m.name, m.hash, now.UnixMicro(), m.number)
+		m.number, m.name, m.hash, now.UnixMicro(), oldestBuild(all[:version+1]))
 	return c.run(ctx, entry)
 }
 
@@ -135,13 +164,14 @@ func readLedger(ctx context.Context, c *conn, path string, all []migration) (ver
 }
 
 // checkLedger answers the schema's version, 0 for a file belay has not been in, after
-// comparing user_version and the ledger with all.
-func checkLedger(ctx context.Context, c *conn, path string, all []migration) (int64, error) {
-	var version, tables int64
+// comparing user_version and the ledger with all. A newer version that this build works with
+// is answered too.
+func checkLedger(ctx context.Context, c *conn, path string, all []migration) (version int64, err error) {
+	var oldest, tables int64
 	one := func(into *int64) func(row) error {
 		return func(r row) error { *into = r.int(0); return nil }
 	}
-	if err := c.read(ctx, "pragma user_version", one(&version)); err != nil {
+	if err := c.read(ctx, "pragma user_version", one(&oldest)); err != nil {
 		return 0, err
 	}
 	if err := c.read(ctx, "select count(*) from sqlite_schema where type = 'table' and name = 'belay_migrations'", one(&tables)); err != nil {
@@ -149,24 +179,22 @@ func checkLedger(ctx context.Context, c *conn, path string, all []migration) (in
 	}
 	last := all[len(all)-1].number
 	switch {
-	case tables == 0 && version == 0:
+	case tables == 0 && oldest == 0:
 		return 0, nil
 	case tables == 0:
 		return 0, &OpenError{
-			Path: path, Problem: ProblemForeign, Err: fmt.Errorf("its user_version is %d", version),
+			Path: path, Problem: ProblemForeign, Err: fmt.Errorf("its user_version is %d", oldest),
 			Remedy: "name another file; beside a host's own tables belay needs user_version for itself",
 		}
-	case version > last:
+	case oldest > last:
 		return 0, &OpenError{
-			Path: path, Problem: ProblemNewer, Err: fmt.Errorf("schema version %d, this build knows %d", version, last),
+			Path: path, Problem: ProblemNewer, Err: fmt.Errorf("it needs a build that knows schema version %d, this one knows %d", oldest, last),
 			Remedy: "use that version of belay or a later one, or restore a backup from before the upgrade",
 		}
 	}
-	applied := int64(0)
-	err := c.read(ctx, "select number, name, sha256 from belay_migrations order by number", func(r row) error {
-		i := int(applied)
-		applied++
-		if i >= len(all) || all[i].number != r.int(0) || all[i].hash != r.text(2) {
+	err = c.read(ctx, "select number, name, sha256 from belay_migrations order by number", func(r row) error {
+		version++
+		if r.int(0) != version || version <= last && all[version-1].hash != r.text(2) {
 			return &OpenError{
 				Path: path, Problem: ProblemLedger, Err: fmt.Errorf("migration %d (%s) is not the one of this build", r.int(0), r.text(1)),
 				Remedy: "use a released build; a file of an unreleased one is not carried on",
@@ -177,9 +205,9 @@ func checkLedger(ctx context.Context, c *conn, path string, all []migration) (in
 	if err != nil {
 		return 0, err
 	}
-	if applied != version {
+	if known := oldestBuild(all[:min(version, last)]); oldest < known || oldest > known && version <= last || oldest > version {
 		return 0, &OpenError{
-			Path: path, Problem: ProblemLedger, Err: fmt.Errorf("user_version is %d, the ledger has %d migrations", version, applied),
+			Path: path, Problem: ProblemLedger, Err: fmt.Errorf("user_version is %d, and by its ledger of %d migrations it should be %d", oldest, version, known),
 			Remedy: "another program has set user_version: set it back, or restore a backup",
 		}
 	}
@@ -214,17 +242,32 @@ func currentSchema(ctx context.Context, c *conn) (string, error) {
 
 // checkSchema compares belay's tables and indexes with what the migrations lead to.
 func checkSchema(ctx context.Context, c *conn, path string) error {
-	got, err := currentSchema(ctx, c)
-	if err != nil {
-		return err
-	}
-	if name := schemaDifference(schemaText, got); name != "" {
+	name, err := damagedSchema(ctx, c)
+	if err == nil && name != "" {
 		return &OpenError{
 			Path: path, Problem: ProblemDamaged, Err: fmt.Errorf("the schema differs at: %s", name),
 			Remedy: "restore a backup, or open it with Options.Damaged to audit it",
 		}
 	}
-	return nil
+	return err
+}
+
+// damagedSchema is the first part of the schema that is not as the migrations make it. Of a schema
+// that a newer build has expanded this one cannot know.
+func damagedSchema(ctx context.Context, c *conn) (name string, err error) {
+	all, err := loadMigrations()
+	if err != nil {
+		return "", err
+	}
+	version := 0
+	if err := c.read(ctx, "select count(*) from belay_migrations", func(r row) error { version = int(r.int(0)); return nil }); err != nil {
+		return "", err
+	}
+	got, err := currentSchema(ctx, c)
+	if err != nil || version > len(all) {
+		return "", err
+	}
+	return schemaDifference(schemaText, got), nil
 }
 
 // schemaDifference is the first statement, shortened, that is in only one of the two.

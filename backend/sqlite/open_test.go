@@ -133,7 +133,7 @@ func TestOpenRefuses(t *testing.T) {
 			must(t, os.Chmod(path, 0o600))
 			return path
 		}},
-		{name: "a newer schema", problem: ProblemNewer, says: "schema version 1000", make: func(t *testing.T, path string) string {
+		{name: "a newer schema", problem: ProblemNewer, says: "knows schema version 1000", make: func(t *testing.T, path string) string {
 			written(t, path)
 			runSQL(t, path, "pragma user_version = 1000")
 			return path

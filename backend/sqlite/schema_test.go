@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/checkpoint"
 	"github.com/belay-run/belay/run"
 )
@@ -51,6 +53,13 @@ func migrationsOf(t *testing.T) []migration {
 	return all
 }
 
+func made(t *testing.T, number int64, name, text string) migration {
+	t.Helper()
+	m, err := newMigration(number, name, text)
+	must(t, err)
+	return m
+}
+
 // schemaOf applies migrations and tells the schema.
 func schemaOf(t *testing.T, path string, all []migration) string {
 	t.Helper()
@@ -75,8 +84,8 @@ func schemaOf(t *testing.T, path string, all []migration) string {
 func TestUpgradeFromEveryVersionEqualsFresh(t *testing.T) {
 	real := migrationsOf(t)
 	longer := append(slices.Clone(real),
-		newMigration(2, "0002_more.sql", "alter table belay_runs add column more text; create index belay_more on belay_runs (more)"),
-		newMigration(3, "0003_less.sql", "drop index belay_more"))
+		made(t, 2, "0002_more.sql", "alter table belay_runs add column more text; create index belay_more on belay_runs (more)"),
+		made(t, 3, "0003_less.sql", compatibleFrom+"2\ndrop index belay_more"))
 	for _, all := range [][]migration{real, longer} {
 		fresh := schemaOf(t, freshFile(t), all)
 		for n := range len(all) {
@@ -103,7 +112,7 @@ func TestAFailedMigrationLeavesTheVersionBefore(t *testing.T) {
 	c, err := dial(fileURI(path, "rw", nil))
 	must(t, err)
 	defer c.close()
-	broken := append(slices.Clone(real), newMigration(2, "0002_broken.sql", "create table belay_half (x); create table belay_half (x)"))
+	broken := append(slices.Clone(real), made(t, 2, "0002_broken.sql", "create table belay_half (x); create table belay_half (x)"))
 	if err := migrate(ctx, c, path, broken, testClock, 0); err == nil {
 		t.Fatal("it was applied")
 	}
@@ -201,5 +210,32 @@ func TestStorageRefusesEveryOtherShape(t *testing.T) {
 			t.Errorf("set %s was stored", change)
 		}
 		must(t, c.close())
+	}
+}
+
+// TestAnOlderBuildWorksOnAnExpandedSchema, and one that a later migration breaks is kept out.
+func TestAnOlderBuildWorksOnAnExpandedSchema(t *testing.T) {
+	ctx := context.Background()
+	real := migrationsOf(t)
+	last := int64(len(real))
+	expand := made(t, last+1, "9998_more.sql", "alter table belay_runs add column more text; create table belay_more (x integer) strict")
+	contract := made(t, last+2, "9999_less.sql", compatibleFrom+fmt.Sprint(last+1)+"\ndrop table belay_more")
+
+	path := freshFile(t)
+	schemaOf(t, path, append(slices.Clone(real), expand))
+	must(t, os.Chmod(path, 0o600))
+	s := openPath(t, path, Options{})
+	publishGraph(t, s)
+	for finding, err := range s.Audit(ctx, backend.AuditPolicy{}) {
+		must(t, err)
+		t.Errorf("the audit finds %v", finding)
+	}
+	must(t, s.Backup(ctx, filepath.Join(t.TempDir(), "copy.db")))
+	must(t, s.Close())
+
+	schemaOf(t, path, append(slices.Clone(real), expand, contract))
+	_, err := Open(ctx, path, Options{})
+	if open := (*OpenError)(nil); !errors.As(err, &open) || open.Problem != ProblemNewer {
+		t.Errorf("a schema that this build does not work with: %v", err)
 	}
 }
