@@ -237,6 +237,10 @@ func badBackend() map[string][]bad {
 	all := backend.Features{ClaimFilter: true, OwnerCap: true, StartClaimed: true}
 	nothing := func(*run.Document) (backend.Mutation, error) { return backend.Mutation{}, nil }
 	return map[string][]bad{
+		"backend.Cursor.UnmarshalText": {
+			{"no instant", func(*world) error { return new(backend.Cursor).UnmarshalText([]byte("r1")) }, errArgument, "instant"},
+			{"no run's id", func(*world) error { return new(backend.Cursor).UnmarshalText([]byte("2026-01-31T12:00:00Z,\x00")) }, errArgument, "cursor"},
+		},
 		"backend.Of":             scopes(func(_ *world, s backend.Scope) error { return s.Validate() })[1:],
 		"backend.Scope.Validate": scopes(func(_ *world, s backend.Scope) error { return s.Validate() }),
 		"backend.Tenant":         ids("tenant", errArgument, func(_ *world, id string) error { return backend.Tenant(id).Validate() }),

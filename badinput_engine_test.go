@@ -200,6 +200,10 @@ func badEngine() map[string][]bad {
 			{"a directory", func(*world) error { _, err := belay.ReadGraph("testdata"); return err }, belay.ErrUnreadableGraph, "testdata"},
 			{"no graph", func(*world) error { _, err := belay.ReadGraph("go.mod"); return err }, belay.ErrUnreadableGraph, "go.mod"},
 		},
+		"belay.ParseGraph": {
+			{"nothing", func(*world) error { _, err := belay.ParseGraph(nil); return err }, belay.ErrUnreadableGraph, ""},
+			{"no graph", func(*world) error { _, err := belay.ParseGraph([]byte("colour: red")); return err }, belay.ErrUnreadableGraph, "/colour"},
+		},
 		"belay.CheckGraph": {
 			{"no file", func(w *world) error { _, err := belay.CheckGraph("", w.nodes()); return err }, belay.ErrUnreadableGraph, ""},
 			{"a directory", func(w *world) error { _, err := belay.CheckGraph("testdata", w.nodes()); return err }, belay.ErrUnreadableGraph, "testdata"},

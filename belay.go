@@ -61,6 +61,19 @@ type (
 	Compatibility = lifecycle.Compatibility
 	// Observer is told what an engine does, for metrics and traces.
 	Observer = lifecycle.Observer
+	// Status of a run; the constants below.
+	Status = run.Status
+	// Query selects the runs of a list, Page is what it answers, of Summaries, and Cursor is where
+	// the next page begins, which has a text form.
+	Query   = backend.Query
+	Page    = backend.Page
+	Summary = backend.Summary
+	Cursor  = backend.Cursor
+	// EventQuery selects events of a run, and EventPage is what it answers.
+	EventQuery = backend.EventQuery
+	EventPage  = backend.EventPage
+	// InfrastructureError is trouble with a backend; its Nature says whether repetition may help.
+	InfrastructureError = backend.InfrastructureError
 	// Graph is a graph document, as ReadGraph reads it or a program builds it.
 	Graph = graph.Document
 	// GraphRef names one version of a published graph.
@@ -73,6 +86,15 @@ type (
 	AwaitError = lifecycle.AwaitError
 	// ConfigError lists everything that is wrong with a Config.
 	ConfigError = lifecycle.ConfigError
+)
+
+// The statuses of a run that is stored.
+const (
+	Running   = run.Running
+	Waiting   = run.Waiting
+	Done      = run.Done
+	Failed    = run.Failed
+	Cancelled = run.Cancelled
 )
 
 // The errors that a program is likely to tell apart, with errors.Is.
@@ -93,6 +115,10 @@ var (
 	ErrAlreadyResolved = run.ErrAlreadyResolved
 	// ErrMigration is matched by *MigrationError.
 	ErrMigration = run.ErrMigration
+	// ErrNoInterrupt: the run never asked that.
+	ErrNoInterrupt = run.ErrNoInterrupt
+	// ErrInvalidAnswer: the answer does not fit what was asked.
+	ErrInvalidAnswer = run.ErrInvalidAnswer
 	// ErrPoisoned is matched by *PoisonedError.
 	ErrPoisoned = lifecycle.ErrPoisoned
 	// ErrRunning and ErrStopped: an engine runs once.
@@ -132,6 +158,16 @@ func ReadGraph(path string) (*Graph, error) {
 	doc, err := parse(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrUnreadableGraph, path, err)
+	}
+	return doc, nil
+}
+
+// ParseGraph reads a graph document from memory, an embedded file's say: YAML, of which JSON is a
+// part. Otherwise it is as ReadGraph.
+func ParseGraph(raw []byte) (*Graph, error) {
+	doc, err := graph.ParseYAML(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadableGraph, err)
 	}
 	return doc, nil
 }

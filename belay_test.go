@@ -192,6 +192,11 @@ func TestReadGraphReadsJSONAndYAMLAndSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
+	for _, good := range []string{`{"id": "a", "nodes": {}, "edges": {}}`, "id: a\nnodes: {}\nedges: {}\n"} {
+		if doc, err := belay.ParseGraph([]byte(good)); err != nil || doc.ID != "a" {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
 	_, err := belay.ReadGraph(filepath.Join(dir, "none.yaml"))
 	if !errors.Is(err, belay.ErrUnreadableGraph) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)

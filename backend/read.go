@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"strings"
 	"time"
 
 	"github.com/belay-run/belay/checkpoint"
@@ -56,6 +57,36 @@ type Query struct {
 type Cursor struct {
 	StartedAt time.Time
 	Run       string
+}
+
+// MarshalText is the cursor as one word, for a URL or a command line: the instant, a comma, the
+// run. The zero cursor is the empty text.
+func (c Cursor) MarshalText() ([]byte, error) {
+	if c == (Cursor{}) {
+		return nil, nil
+	}
+	return append(c.StartedAt.UTC().AppendFormat(nil, time.RFC3339Nano), ","+c.Run...), nil
+}
+
+// UnmarshalText reads what MarshalText writes. An instant alone stands before every run that started
+// then. Anything else is *ArgumentError.
+func (c *Cursor) UnmarshalText(text []byte) error {
+	*c = Cursor{}
+	if len(text) == 0 {
+		return nil
+	}
+	instant, id, _ := strings.Cut(string(text), ",")
+	at, err := time.Parse(time.RFC3339Nano, instant)
+	if err != nil {
+		return &ArgumentError{Argument: "cursor", Reason: "does not begin with an instant: use Next of the page before, or an instant such as 2026-01-31T12:00:00Z"}
+	}
+	if id != "" {
+		if err := claim.CheckID("cursor", id); err != nil {
+			return err
+		}
+	}
+	*c = Cursor{StartedAt: claim.Instant(at), Run: id}
+	return nil
 }
 
 // Page is a page of runs.

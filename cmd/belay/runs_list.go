@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belay-run/belay/backend"
-	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/run"
 )
 
@@ -84,24 +83,15 @@ func (o listOptions) query() (q backend.Query, err error) {
 	if q.Statuses, err = parseStatuses(o.statuses, run.Statuses()[1:]); err != nil {
 		return q, err
 	}
-	q.Before, err = parseCursor(o.before)
-	return q, err
-}
-
-func parseCursor(text string) (backend.Cursor, error) {
-	if text == "" {
-		return backend.Cursor{}, nil
+	if err := q.Before.UnmarshalText([]byte(o.before)); err != nil {
+		return q, usage(fmt.Errorf("--before %q does not begin with an instant", o.before), "as in: --before 2026-01-31T12:00:00Z")
 	}
-	instant, id, _ := strings.Cut(text, ",")
-	at, err := time.Parse(time.RFC3339Nano, instant)
-	if err != nil {
-		return backend.Cursor{}, usage(fmt.Errorf("--before %q does not begin with an instant", text), "as in: --before 2026-01-31T12:00:00Z")
-	}
-	return backend.Cursor{StartedAt: claim.Instant(at), Run: id}, nil
+	return q, nil
 }
 
 func formatCursor(c backend.Cursor) string {
-	return c.StartedAt.Format(time.RFC3339Nano) + "," + c.Run
+	text, _ := c.MarshalText() // never fails
+	return string(text)
 }
 
 // list prints a page.

@@ -149,10 +149,14 @@ func (f fleet) lists(t *testing.T, tenant, status string, want []string) {
 				t.Errorf("a list holds an order without its row: %+v", o)
 			}
 		}
-		if page.Before == "" {
+		before, err := page.Before.MarshalText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(before) == 0 {
 			break
 		}
-		q.Set("before", page.Before)
+		q.Set("before", string(before))
 	}
 	slices.Sort(got)
 	want = slices.Sorted(slices.Values(want))

@@ -145,10 +145,8 @@ func (s *service) getOrders(ctx context.Context, r request) (reply, error) {
 			return reply{}, &badRequest{"limit", fmt.Sprintf("it is a number from 1 to %d", backend.MaxLimit)}
 		}
 	}
-	if text := form.Get("before"); text != "" {
-		if q.Before, err = parseCursor(text); err != nil {
-			return reply{}, err
-		}
+	if err := q.Before.UnmarshalText([]byte(form.Get("before"))); err != nil {
+		return reply{}, &badRequest{"before", "it is what the page before this one gave"}
 	}
 	page, err := s.engine.For(r.tenant).List(ctx, q)
 	if err != nil {

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/base64"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/belay-run/belay"
@@ -82,7 +80,7 @@ func viewOf(o order, r *belay.Run) orderView {
 type listView struct {
 	Orders []rowView `json:"orders"`
 	// Before is given to get the next page; empty: there is none.
-	Before string `json:"before,omitempty"`
+	Before backend.Cursor `json:"before,omitzero"`
 }
 
 type rowView struct {
@@ -113,25 +111,7 @@ func listOf(page backend.Page, rows map[string]order) listView {
 		})
 	}
 	if page.HasMore {
-		v.Before = formatCursor(page.Next)
+		v.Before = page.Next
 	}
 	return v
-}
-
-// formatCursor makes one opaque word of a position.
-func formatCursor(c backend.Cursor) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(c.StartedAt.Format(time.RFC3339Nano) + " " + c.Run))
-}
-
-func parseCursor(text string) (c backend.Cursor, err error) {
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err == nil {
-		var at string
-		at, c.Run, _ = strings.Cut(string(raw), " ")
-		c.StartedAt, err = time.Parse(time.RFC3339Nano, at)
-	}
-	if err != nil {
-		return c, &badRequest{"before", "it is what the page before this one gave"}
-	}
-	return c, nil
 }
