@@ -88,9 +88,6 @@ func (a *acquisition) add(r pgx.Rows) error {
 		return nil
 	}
 	o := ownerOf(*owner)
-	if a.policy.Fairness == claim.Interleave {
-		a.s.turns.serve(o)
-	}
 	if token == nil {
 		a.batch.Poisoned = append(a.batch.Poisoned, claim.PoisonedRun{
 			Run: *id, Owner: o, GraphID: *graphID, GraphHash: *graphHash,

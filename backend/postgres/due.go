@@ -3,8 +3,8 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// mostOwners bounds the owners that one claim looks at; the next one goes on behind them.
+	// mostOwners bounds the owners that one claim looks at.
 	mostOwners = 1000
 	// mostLocked bounds, roughly, how many rows one claim locks to choose from.
 	mostLocked = 1000
@@ -39,7 +39,11 @@ func (a *acquisition) selected(ctx context.Context, _ session) error {
 			ids[i], classes[i] = f.candidates[n].ID, int64(f.candidates[n].Class)
 			tokens[i] = string(a.s.opts.NewToken())
 		}
-		return a.s.run(ctx, tx, stDueTake, a.add, f.p.Now, int32(min(a.policy.MaxAttempts, maxCount)), ids, classes, tokens, a.documents)
+		err := a.s.run(ctx, tx, stDueTake, a.add, f.p.Now, int32(min(a.policy.MaxAttempts, maxCount)), ids, classes, tokens, a.documents)
+		if err != nil || f.p.Fairness != claim.Interleave {
+			return err
+		}
+		return f.serve(ctx, taken)
 	})
 }
 
@@ -50,6 +54,7 @@ type dueFinder struct {
 	p          claim.Policy
 	candidates []claim.Candidate
 	held       map[backend.Owner]int
+	turns      map[backend.Owner]uint64 // as they were first read
 }
 
 func (f *dueFinder) room(o backend.Owner) int { return f.held[o] }
@@ -67,10 +72,11 @@ func (f *dueFinder) find(ctx context.Context) error {
 	}
 	f.p.Now = claim.Instant(now)
 	graphIDs, graphHashes := f.graphs()
+	interleaved := f.p.Fairness == claim.Interleave
 	if len(f.p.Filter.Runs) > 0 {
-		return f.add(ctx, stDueNamed, f.p.Now, f.p.TTL.Microseconds(), f.p.Filter.Runs, graphIDs, graphHashes)
+		return f.add(ctx, stDueNamed, f.p.Now, f.p.TTL.Microseconds(), f.p.Filter.Runs, graphIDs, graphHashes, interleaved)
 	}
-	byOwner := f.p.Fairness == claim.Interleave || f.p.OwnerCap > 0
+	byOwner := interleaved || f.p.OwnerCap > 0
 	if byOwner {
 		err = f.ofOwners(ctx, graphIDs, graphHashes)
 	} else {
@@ -80,7 +86,7 @@ func (f *dueFinder) find(ctx context.Context) error {
 		return err
 	}
 	return f.add(ctx, stDueExpired, f.p.Now, f.p.TTL.Microseconds(), int64(max(f.p.Limit, min(4*f.p.Limit, mostLocked))),
-		byOwner, graphIDs, graphHashes)
+		byOwner, graphIDs, graphHashes, interleaved)
 }
 
 // countHeld counts what owners hold, one claim at a time: two that count at once would
@@ -102,8 +108,8 @@ func (f *dueFinder) countHeld(ctx context.Context) error {
 // dueOwner is an owner with ready runs, the oldest of them due since at.
 type dueOwner struct {
 	owner string
-	turn  uint64
 	at    time.Time
+	turn  int64
 }
 
 // ofOwners locks the oldest ready runs of the owners whose turn it is.
@@ -117,71 +123,95 @@ func (f *dueFinder) ofOwners(ctx context.Context, graphIDs, graphHashes []string
 	})
 	// Of very many owners the first ones fill the batch, with one run each.
 	most := f.p.Limit
-	if interleaved := f.p.Fairness == claim.Interleave; interleaved && len(owners)*f.p.Limit > mostLocked && f.p.Filter.IsZero() {
+	if f.p.Fairness == claim.Interleave && len(owners)*f.p.Limit > mostLocked && f.p.Filter.IsZero() {
 		owners = owners[:min(len(owners), 2*f.p.Limit)]
 		most = max(1, 2*f.p.Limit/len(owners))
 	}
 	var names []string
-	var quotas []int64
+	var quotas, turns []int64
 	for _, o := range owners {
 		quota := most
 		if f.p.OwnerCap > 0 {
 			quota = min(quota, f.p.OwnerCap-f.held[ownerOf(o.owner)])
 		}
 		if quota > 0 {
-			names, quotas = append(names, o.owner), append(quotas, int64(quota))
+			names, quotas, turns = append(names, o.owner), append(quotas, int64(quota)), append(turns, o.turn)
 		}
 	}
 	if len(names) == 0 {
 		return nil
 	}
-	return f.add(ctx, stDueOfOwners, f.p.Now, names, quotas, graphIDs, graphHashes)
+	return f.add(ctx, stDueOfOwners, f.p.Now, names, quotas, graphIDs, graphHashes, turns)
 }
 
-// owners lists owners with ready runs: all of them, or as many as one claim looks at,
-// from where the last one stopped.
+// owners lists owners with ready runs: all of them, or as many as one claim looks at. These begin
+// with the one that was served last, so that the claims of all processes go round.
 func (f *dueFinder) owners(ctx context.Context) ([]dueOwner, error) {
-	var owners []dueOwner
-	from := f.s.turns.from()
-	list := func(from string, most int) error {
-		return f.s.run(ctx, f.tx, stDueOwners, func(r pgx.Rows) error {
-			var o dueOwner
-			err := scan(r, &o.owner, &o.at)
-			owners = append(owners, o)
-			return err
-		}, f.p.Now, from, int64(most))
+	first := ""
+	owners, err := f.listOwners(ctx, &first, mostOwners)
+	if err != nil || len(owners) < mostOwners {
+		return owners, err
 	}
-	if err := list(from, mostOwners); err != nil {
+	from, err := f.listOwners(ctx, nil, mostOwners)
+	if err != nil {
 		return nil, err
 	}
-	next := ""
-	if len(owners) == mostOwners {
-		next = owners[len(owners)-1].owner
-	} else if from != "" {
-		if err := list("", mostOwners-len(owners)); err != nil {
-			return nil, err
-		}
-	}
-	f.s.turns.goOn(next)
+	// Behind the last owner comes the first.
+	owners = append(from, owners[:mostOwners-len(from)]...)
 	slices.SortFunc(owners, func(a, b dueOwner) int { return cmp.Compare(a.owner, b.owner) })
-	owners = slices.CompactFunc(owners, func(a, b dueOwner) bool { return a.owner == b.owner })
-	for i := range owners {
-		owners[i].turn = f.s.turns.of(ownerOf(owners[i].owner))
+	return slices.CompactFunc(owners, func(a, b dueOwner) bool { return a.owner == b.owner }), nil
+}
+
+func (f *dueFinder) listOwners(ctx context.Context, from *string, most int) (owners []dueOwner, err error) {
+	err = f.s.run(ctx, f.tx, stDueOwners, func(r pgx.Rows) error {
+		var o dueOwner
+		err := scan(r, &o.owner, &o.at, &o.turn)
+		owners = append(owners, o)
+		return err
+	}, f.p.Now, from, int64(most))
+	return owners, err
+}
+
+// turn is when an owner was last served. Others serve owners meanwhile; what was read first counts
+// for all candidates of an owner.
+func (f *dueFinder) turn(o backend.Owner, read uint64) uint64 {
+	if f.turns == nil {
+		f.turns = make(map[backend.Owner]uint64)
 	}
-	return owners, nil
+	turn, ok := f.turns[o]
+	if !ok {
+		turn, f.turns[o] = read, read
+	}
+	return turn
+}
+
+// serve keeps whose turn it was, for the rotation of clause K5: in the database, so that the claims
+// of every process on it are one rotation.
+func (f *dueFinder) serve(ctx context.Context, taken []int) error {
+	last := make(map[string]int64)
+	for place, n := range taken {
+		last[tenantOf(f.candidates[n].Owner)] = int64(place) + 1
+	}
+	var places []int64
+	owners := slices.Sorted(maps.Keys(last))
+	for _, o := range owners {
+		places = append(places, last[o])
+	}
+	return f.s.run(ctx, f.tx, stTurnTake, nil, owners, places, f.s.lockKey("turns"))
 }
 
 func (f *dueFinder) add(ctx context.Context, st statement, args ...any) error {
 	return f.s.run(ctx, f.tx, st, func(r pgx.Rows) error {
 		var id, owner string
-		var class, attempts int32
+		var class int32
 		var at time.Time
-		if err := scan(r, &id, &owner, &class, &at, &attempts); err != nil {
+		var turn int64
+		if err := scan(r, &id, &owner, &class, &at, &turn); err != nil {
 			return err
 		}
 		c := claim.Candidate{ID: id, Owner: ownerOf(owner), Class: claim.Class(class), At: claim.Instant(at)}
 		if f.p.Fairness == claim.Interleave {
-			c.Turn = f.s.turns.of(c.Owner)
+			c.Turn = f.turn(c.Owner, uint64(turn))
 		}
 		f.candidates = append(f.candidates, c)
 		return nil
@@ -194,43 +224,4 @@ func (f *dueFinder) graphs() (ids, hashes []string) {
 		ids, hashes = append(ids, g.ID), append(hashes, g.Hash)
 	}
 	return ids, hashes
-}
-
-// turns remembers when owners were last served, for the rotation of clause K5.
-type turns struct {
-	mu     sync.Mutex
-	served uint64
-	last   map[backend.Owner]uint64
-	next   string // the owner from which the next list of owners goes on
-}
-
-// mostTurns bounds the memory; forgetting begins a new round.
-const mostTurns = 100_000
-
-func (t *turns) serve(o backend.Owner) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.last == nil || len(t.last) >= mostTurns {
-		t.last = make(map[backend.Owner]uint64)
-	}
-	t.served++
-	t.last[o] = t.served
-}
-
-func (t *turns) of(o backend.Owner) uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.last[o]
-}
-
-func (t *turns) from() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.next
-}
-
-func (t *turns) goOn(from string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.next = from
 }

@@ -31,7 +31,8 @@ insert into :"schema".graphs (owner, graph_id, graph_hash, published_at, body)
 select owner, graph_id, graph_hash, min(started_at), '{}' from :"schema".runs group by 1, 2, 3;
 insert into :"schema".graphs (owner, graph_id, graph_hash, published_at, body)
 select 'tenant-' || n % 50, 'other-' || n % 100, 'hash-' || n, timestamptz '2030-01-01', '{}' from generate_series(1, 10000) n;
-analyze :"schema".runs; analyze :"schema".starts; analyze :"schema".events; analyze :"schema".start_keys; analyze :"schema".graphs`
+insert into :"schema".turns (owner, turn) select 'tenant-' || n, n from generate_series(1, 20000) n;
+analyze :"schema".turns; analyze :"schema".runs; analyze :"schema".starts; analyze :"schema".events; analyze :"schema".start_keys; analyze :"schema".graphs`
 
 // TestPlansUseTheirIndexes: with 200,000 runs, and plans that know nothing of their arguments
 // (as a server makes them for statements that are executed often), nothing that claiming,
@@ -55,7 +56,8 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 	wanted := map[statement][]string{
 		stClaim: {"runs_ready", "runs_claimed"}, stDueReady: {"runs_ready"}, stDueExpired: {"runs_claimed"},
 		stDueOfOwners: {"runs_owner_ready"}, stDueOwners: {"runs_owner_ready"}, stDueHeld: {"runs_claimed"},
-		stRunList: {"starts_key"}, stRunListOfOwner: {"starts_of_owner"}, stPruneRuns: {"runs_finished"},
+		stRunList: {"starts_key"}, stRunListOfOwner: {"starts_of_owner"}, stRunListByStatus: {"runs_listed"}, stRunListByStatusOfOwner: {"runs_listed"},
+		stTurnTake: {"turns_last", "turns_key"}, stPruneTurns: {"starts_of_"}, stPruneRuns: {"runs_finished"},
 	}
 	for st, text := range s.texts {
 		if st == stPruneGraphsLock || st == stSchemaDescribe || strings.HasPrefix(string(st), "audit_") { // an audit looks at everything
@@ -133,7 +135,9 @@ func groupsTouchNoFinishedRun(t *testing.T, s *Store, conn *pgxpool.Conn) {
 		{stCommitGroup, commits, group, 4 * group},
 		{stRunList, fmt.Sprintf("null, '', null, null, null, %d", group), group, 2 * group},
 		{stRunList, fmt.Sprintf("null, '', null, null, array['done'], %d", group), group, 2 * group},
-		{stRunList, fmt.Sprintf("null, '', null, null, array['waiting'], %d", group), group, 200 * group},
+		{stRunListByStatus, fmt.Sprintf("null, '', null, null, array['waiting'], %d", group), group, 2 * group},
+		{stRunListByStatus, fmt.Sprintf("null, '', null, null, array['waiting', 'running', 'failed'], %d", group), group, 4 * group},
+		{stRunListByStatusOfOwner, fmt.Sprintf("null, '', null, null, array['running'], %d, 'tenant-1'", group/2), group / 2, 2 * group},
 		{stRunListOfOwner, fmt.Sprintf("null, '', null, null, null, %d, 'tenant-1'", group), group, 2 * group},
 	} {
 		text := s.texts[q.st]
@@ -190,7 +194,7 @@ func groupsTouchNoFinishedRun(t *testing.T, s *Store, conn *pgxpool.Conn) {
 // What an executed plan tells: the rows of each scan of runs, those that a filter of it threw away, and
 // those of the whole. Newer servers tell fractions of rows.
 var (
-	rowsRead    = regexp.MustCompile(`Scan (?:using \w+ )?on runs[^\n]*\(actual rows=(\d+)(?:\.\d+)? loops=(\d+)\)`)
+	rowsRead    = regexp.MustCompile(`Scan (?:Backward )?(?:using \w+ )?on runs[^\n]*\(actual rows=(\d+)(?:\.\d+)? loops=(\d+)\)`)
 	rowsRemoved = regexp.MustCompile(`Rows Removed by (?:Filter|Index Recheck): (\d+)`)
 	rowsFirst   = regexp.MustCompile(`\(actual rows=(\d+)(?:\.\d+)? loops=1\)`)
 )

@@ -65,9 +65,18 @@ func (k *prune) delete(ctx context.Context) (done backend.Pruned, err error) {
 		}
 	}
 	if k.policy.Graphs {
-		done.Graphs, err = k.graphs(ctx)
+		if done.Graphs, err = k.graphs(ctx); err != nil {
+			return done, err
+		}
 	}
-	return done, err
+	return done, k.turns(ctx)
+}
+
+// turns forgets when owners were served that have no runs left.
+func (k *prune) turns(ctx context.Context) error {
+	return k.s.try(ctx, "prune turns", always, func(db session) error {
+		return k.s.run(ctx, db, stPruneTurns, nil, k.s.lockKey("turns"))
+	})
 }
 
 // lease keeps other prunes of the schema away until the transaction ends.

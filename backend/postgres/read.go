@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -102,9 +103,17 @@ func (v view) ListRuns(ctx context.Context, scope backend.Scope, q backend.Query
 		statuses = append(statuses, string(s))
 	}
 	args := []any{at, id, textOrNil(q.GraphID), textOrNil(q.GraphHash), statuses, int64(q.Limit + 1)}
+	// Most runs are done: a page of them is soon full. Of the others there is an index.
+	byStatus := len(q.Statuses) > 0 && !slices.Contains(q.Statuses, run.Done)
 	st := stRunList
+	if byStatus {
+		st = stRunListByStatus
+	}
 	if owner, ok := scope.Owner(); ok {
 		st, args = stRunListOfOwner, append(args, tenantOf(owner))
+		if byStatus {
+			st = stRunListByStatusOfOwner
+		}
 	}
 	page := backend.Page{Next: q.Before}
 	err = v.s.each(ctx, v, "list runs", st, func() { page.Runs = nil }, func(r pgx.Rows) error {

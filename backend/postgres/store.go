@@ -23,7 +23,6 @@ type Store struct {
 	texts map[statement]string
 
 	floor   floor
-	turns   turns
 	hub     *hub
 	closed  atomic.Bool
 	closing sync.Once

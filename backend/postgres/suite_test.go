@@ -130,7 +130,7 @@ func (s *schemas) take(t proptest.T, a access) string {
 		name = pgtest.Schema(s.top)
 	}
 	t.Cleanup(func() {
-		for _, table := range []string{"events", "start_keys", "starts", "runs", "graphs"} {
+		for _, table := range []string{"events", "start_keys", "starts", "runs", "graphs", "turns"} {
 			if _, err := a.raw.Exec(context.Background(), "delete from "+pgx.Identifier{name, table}.Sanitize()); err != nil {
 				t.Errorf("empty the schema: %v", err)
 				return

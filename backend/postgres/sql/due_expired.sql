@@ -1,6 +1,7 @@
 -- Expired runs, locked: the oldest of each owner first when 4 says so. 1 now, 2 ttl in microseconds, 3 limit,
--- 5 and 6 graph ids and hashes (null: any; '': any hash)
-select r.id, r.owner, 2 as class, r.claimed_at, r.claim_attempts
+-- 5 and 6 graph ids and hashes (null: any; '': any hash), 7 with turns
+select r.id, r.owner, 2 as class, r.claimed_at,
+  case when $7::boolean then coalesce((select t.turn from :"schema".turns t where t.owner = r.owner), 0) else 0 end
 from (
   select e.id, e.claimed_at, row_number() over (partition by case when $4::boolean then e.owner end order by e.claimed_at, e.id) as nth
   from :"schema".runs e
