@@ -39,6 +39,7 @@ var imports = map[string][]string{
 	"proptest/graphtest": {"proptest", "lifecycle", "node", "backend/memory", "backend", "run", "claim", "checkpoint", "graph", "value"},
 	"belaytest":          {".", "lifecycle", "node", "node/std", "backend/memory", "backend", "run", "claim", "checkpoint", "graph", "value"},
 	"internal/pgtest":    {},
+	"internal/procstore": {"backend", "run", "claim", "checkpoint", "graph", "value"},
 	".":                  {"lifecycle", "backend", "node", "run", "claim", "checkpoint", "graph", "value"},
 }
 

@@ -103,12 +103,15 @@ func opener(t proptest.T, a access) proptest.Opener {
 	used := &schemas{top: t}
 	return func(t proptest.T) proptest.Opened {
 		t.Helper()
-		f := newFixture(t, a, used.take(t, a))
-		return proptest.Opened{Store: f.store, Hooks: proptest.Hooks{
-			WriteDocument: f.writeDocument, WriteEvent: f.writeEvent, WriteGraph: f.writeGraph, LockRun: f.lockRun,
-			SetClock: f.setClock, Reopen: f.reopen, Host: f.host, Audit: f.audit, Trouble: a.trouble,
-		}}
+		return newFixture(t, a, used.take(t, a)).opened()
 	}
+}
+
+func (f *fixture) opened() proptest.Opened {
+	return proptest.Opened{Store: f.store, Hooks: proptest.Hooks{
+		WriteDocument: f.writeDocument, WriteEvent: f.writeEvent, WriteGraph: f.writeGraph, LockRun: f.lockRun,
+		SetClock: f.setClock, Reopen: f.reopen, Host: f.host, Audit: f.audit, Trouble: f.trouble,
+	}}
 }
 
 // schemas are used again and again, emptied in between, since making one takes longer than

@@ -14,6 +14,7 @@ import (
 	"github.com/belay-run/belay/backend/sqlite"
 	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/graph"
+	"github.com/belay-run/belay/internal/procstore"
 	"github.com/belay-run/belay/lifecycle"
 	"github.com/belay-run/belay/node"
 	"github.com/belay-run/belay/run"
@@ -111,7 +112,7 @@ func child(role string) int {
 		case "look":
 			err = lookChild(c)
 		case "remote":
-			err = remoteChild()
+			err = procstore.Serve(os.Stdin, os.Stdout, openRemote)
 		case "worker":
 			err = workerChild(c)
 		}

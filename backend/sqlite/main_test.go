@@ -32,7 +32,7 @@ type withPeers struct{ *testing.M }
 
 func (w withPeers) Run() int {
 	code := w.M.Run()
-	if err := endPeers(); err != nil {
+	if err := peers.End(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
 	}

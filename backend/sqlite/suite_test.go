@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/backend/sqlite"
 	"github.com/belay-run/belay/graph"
+	"github.com/belay-run/belay/internal/procstore"
 	"github.com/belay-run/belay/proptest"
 )
 
@@ -76,7 +78,43 @@ func TestLinearizableOfProcesses(t *testing.T) {
 func openHandles(t proptest.T) proptest.Opened {
 	t.Helper()
 	f := newFixture(t)
-	return f.opened(&handles{all: []*sqlite.Store{f.open(t), f.store}})
+	return f.opened(procstore.NewSeveral(f.open(t), f.store))
+}
+
+// peers are the processes that the tests share.
+var peers = procstore.NewPeers(func() *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childRole+"=remote", childOffset+"=0")
+	cmd.Stderr = os.Stderr
+	return cmd
+})
+
+// openRemote opens a store in one of them.
+func openRemote(path string, now func() time.Time) (procstore.Store, error) {
+	return sqlite.Open(context.Background(), path, sqlite.Options{Now: now, Synchronous: sqlite.Normal})
+}
+
+// openEverywhere opens a fresh store in several processes.
+func openEverywhere(t proptest.T) proptest.Opened {
+	t.Helper()
+	f := newFixture(t)
+	e, err := peers.Open(f.path, f.store)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	o := f.opened(e)
+	o.Hooks.SetClock = func(now time.Time) {
+		f.setClock(now)
+		if err := e.SetClock(now); err != nil {
+			t.Errorf("%v", err)
+		}
+	}
+	return o
 }
 
 // open makes a store in a folder of its own, with every hook SQLite allows. Without LockRun:

@@ -1,14 +1,14 @@
-package sqlite_test
+package procstore
 
 import (
 	"context"
 	"errors"
-	"os"
+	"io"
+	"net/rpc"
 	"sync"
 	"time"
 
 	"github.com/belay-run/belay/backend"
-	"github.com/belay-run/belay/backend/sqlite"
 	"github.com/belay-run/belay/checkpoint"
 	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/graph"
@@ -82,15 +82,28 @@ type Decision struct {
 // errDecided stands for the error of a mutation's function, which stays where it is.
 var errDecided = errors.New("the function answered an error")
 
+// Store is what can be called from another process.
+type Store interface {
+	backend.Store
+	backend.Batches
+	backend.ClaimDocuments
+	backend.Retention
+	backend.Clock
+}
+
+// Open opens the store at a place, on that clock.
+type Open func(place string, now func() time.Time) (Store, error)
+
 // Remote is what a process offers to the one that started it.
 type Remote struct {
 	mu     sync.Mutex
+	open   Open
 	stores map[int]*opened
 	calls  map[uint64]*underWay
 }
 
 type opened struct {
-	*sqlite.Store
+	Store
 	mu  sync.Mutex
 	now time.Time // zero: the system's clock
 }
@@ -113,17 +126,17 @@ type underWay struct {
 	done   chan Response
 }
 
-// OpenArguments name a file, and the store that it is to be.
+// OpenArguments name a place, and the store that it is to be.
 type OpenArguments struct {
 	Store int
-	Path  string
+	Place string
 	Now   time.Time
 }
 
 // Open opens a store.
 func (r *Remote) Open(a OpenArguments, _ *struct{}) error {
 	o := &opened{}
-	s, err := sqlite.Open(context.Background(), a.Path, sqlite.Options{Now: o.clock, Synchronous: sqlite.Normal})
+	s, err := r.open(a.Place, o.clock)
 	if err != nil {
 		return err
 	}
@@ -219,7 +232,7 @@ func (r *Remote) ask(id uint64, u *underWay) Response {
 	}
 }
 
-func (u *underWay) mutate(ctx context.Context, s *sqlite.Store, q Request) Response {
+func (u *underWay) mutate(ctx context.Context, s Store, q Request) Response {
 	m, err := s.MutateRun(ctx, q.Scope.scope(), q.Run, q.Commit, func(current *run.Document) (backend.Mutation, error) {
 		u.asks <- current
 		d := <-u.told
@@ -236,7 +249,7 @@ func (u *underWay) mutate(ctx context.Context, s *sqlite.Store, q Request) Respo
 }
 
 // answer calls the operation of that name.
-func answer(ctx context.Context, s *sqlite.Store, q Request, a *Response) {
+func answer(ctx context.Context, s Store, q Request, a *Response) {
 	var err error
 	switch q.Name {
 	case "InsertRun":
@@ -298,17 +311,16 @@ func answer(ctx context.Context, s *sqlite.Store, q Request, a *Response) {
 	case "FetchEvent":
 		var e run.Event
 		if e, err = s.FetchEvent(ctx, q.Scope.scope(), q.Run, q.Seq); err == nil {
-			a.Events = [][]byte{eventOf(e)}
+			a.Events, err = eventsOf(e)
 		}
 	case "LatestEvent":
 		var e *run.Event
 		if e, err = s.LatestEvent(ctx, q.Scope.scope(), q.Run); e != nil {
-			a.Events = [][]byte{eventOf(*e)}
+			a.Events, err = eventsOf(*e)
 		}
 	case "ListEvents":
-		a.EventPage, err = s.ListEvents(ctx, q.Scope.scope(), q.Run, q.Events)
-		for _, e := range a.EventPage.Events {
-			a.Events = append(a.Events, eventOf(e))
+		if a.EventPage, err = s.ListEvents(ctx, q.Scope.scope(), q.Run, q.Events); err == nil {
+			a.Events, err = eventsOf(a.EventPage.Events...)
 		}
 		a.EventPage.Events = nil
 	case "SaveGraph":
@@ -331,8 +343,23 @@ func answer(ctx context.Context, s *sqlite.Store, q Request, a *Response) {
 	a.Err = errorOf(err)
 }
 
-// remoteChild serves the process that has started this one until that closes its input.
-func remoteChild() error {
-	r := &Remote{stores: make(map[int]*opened), calls: make(map[uint64]*underWay)}
-	return serve(r, pipe{os.Stdin, os.Stdout})
+// Serve opens stores for the process that has started this one, until that closes in.
+func Serve(in io.ReadCloser, out io.WriteCloser, open Open) error {
+	s := rpc.NewServer()
+	r := &Remote{open: open, stores: make(map[int]*opened), calls: make(map[uint64]*underWay)}
+	if err := s.RegisterName("Store", r); err != nil {
+		return err
+	}
+	s.ServeConn(pipe{in, out})
+	return nil
 }
+
+// pipe is what two processes talk over.
+type pipe struct {
+	io.ReadCloser
+	out io.WriteCloser
+}
+
+func (p pipe) Write(b []byte) (int, error) { return p.out.Write(b) }
+
+func (p pipe) Close() error { return errors.Join(p.ReadCloser.Close(), p.out.Close()) }

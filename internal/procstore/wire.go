@@ -1,4 +1,4 @@
-package sqlite_test
+package procstore
 
 import (
 	"context"
@@ -207,12 +207,16 @@ func (w wireDocument) document() (*run.Document, error) {
 	return run.Decode(w.Raw)
 }
 
-func eventOf(e run.Event) []byte {
-	raw, err := run.EncodeEvent(e)
-	if err != nil {
-		panic(err) // it came from a store
+func eventsOf(all ...run.Event) ([][]byte, error) {
+	var raws [][]byte
+	for _, e := range all {
+		raw, err := run.EncodeEvent(e)
+		if err != nil {
+			return nil, err
+		}
+		raws = append(raws, raw)
 	}
-	return raw
+	return raws, nil
 }
 
 // wireError is an error: its text, the sentinels that it matches and the facts of those that
