@@ -65,7 +65,7 @@ func TestEveryReasonIsInTheRunbook(t *testing.T) {
 	for _, code := range []string{
 		claim.MaxAttemptsExceeded, claim.MaxAbandonsExceeded,
 		node.CodeUnknownType, node.CodeUnsupportedVersion, node.CodeInvalidConfig, node.CodeTimeoutTooLong,
-		lifecycle.CodeNewerDocument, lifecycle.CodeCorruptDocument, lifecycle.CodeUndecodableGraph, lifecycle.CodeCorruptGraph, lifecycle.CodeMissingGraph,
+		lifecycle.CodeNewerDocument, lifecycle.CodeSealedDocument, lifecycle.CodeCorruptDocument, lifecycle.CodeUndecodableGraph, lifecycle.CodeCorruptGraph, lifecycle.CodeMissingGraph,
 		run.CodeError, run.CodePanic, run.CodeTimeout, run.CodeInvalidUpdate, run.CodeInvalidAsk, run.CodeGuard, run.CodeReducer, run.CodeSupersteps, run.CodeTooLarge,
 	} {
 		if !strings.Contains(string(page), "`"+code+"`") {

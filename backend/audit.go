@@ -109,6 +109,7 @@ var auditChecks = []AuditCheck{
 	{ID: "I2.missing", Severity: SeverityRun, Says: "the run has no document", Remedy: restore},
 	{ID: "I2.document", Severity: SeverityRun, Says: "the document does not decode, or may not be stored", Remedy: restore},
 	{ID: "I2.format", Severity: SeverityWarning, Says: "a newer version of belay has written the document", Remedy: "let that version run it; nothing is wrong while it is being rolled out"},
+	{ID: "I2.sealed", Severity: SeverityWarning, Says: "documents or events are sealed, and the audit does not have their key", Remedy: "audit with a store that has the keys, to have their content checked as well; nothing is wrong if a process that runs them has them"},
 	{ID: "I2.identity", Severity: SeverityRun, Says: "the document is of another run, graph version or start instant than the row", Remedy: restore},
 	{ID: "I2.sequence", Severity: SeverityRun, Says: "document and row have different checkpoint sequences", Remedy: restore},
 	{ID: "I2.checkpoint", Severity: SeverityRun, Says: "the last checkpoint event is not that of the row", Remedy: restore},
@@ -148,6 +149,8 @@ type StoredRun struct {
 	GraphStored bool
 	// Events are the retained ones, ascending.
 	Events iter.Seq[StoredEvent]
+	// Opener opens what is sealed. Nil: nothing sealed is looked into.
+	Opener *Opener
 }
 
 // StoredEvent is an event as it is stored.

@@ -11,6 +11,52 @@ import (
 	"github.com/belay-run/belay/run"
 )
 
+// Opener opens what is sealed for one audit, and counts what it cannot open.
+type Opener struct {
+	Sealer Sealer
+
+	documents, events int
+	keys              []string
+}
+
+// Findings is what could not be looked into, as one finding of the whole audit, or none.
+func (o *Opener) Findings() []Finding {
+	if o.documents+o.events == 0 {
+		return nil
+	}
+	slices.Sort(o.keys)
+	return []Finding{NewFinding("I2.sealed", fmt.Sprintf("%d documents and %d events are sealed and do not open here (keys %q): only what is beside them was checked",
+		o.documents, o.events, o.keys))}
+}
+
+// open is a payload for the audit; it is not there when it was counted.
+func (o *Opener) open(at Place, stored []byte) (plain []byte, there bool, err error) {
+	if o == nil {
+		o = &Opener{}
+	}
+	plain, err = open(o.Sealer, at, stored)
+	if damage, ok := errors.AsType[*CorruptError](err); ok {
+		return nil, true, damage.Err
+	}
+	var key string
+	if sealed, ok := errors.AsType[*SealedError](err); ok {
+		key = sealed.Key
+	} else if failed, ok := errors.AsType[*SealingError](err); ok {
+		key = failed.Key
+	} else {
+		return plain, true, err
+	}
+	if at.Payload == DocumentPayload {
+		o.documents++
+	} else {
+		o.events++
+	}
+	if !slices.Contains(o.keys, key) {
+		o.keys = append(o.keys, key)
+	}
+	return nil, false, nil
+}
+
 // AuditRun checks one stored run against I2 to I11, the same way for every backend. p's
 // Now is set.
 func AuditRun(r StoredRun, p AuditPolicy) []Finding {
@@ -44,13 +90,21 @@ func (a *runAudit) document() {
 		a.found("I2.missing", "there is a row and no document")
 		return
 	}
-	d, err := run.Decode(a.r.Document)
+	raw, there, err := a.r.Opener.open(Place{Owner: a.r.Owner, Run: a.r.Run, Payload: DocumentPayload, Seq: a.r.Seq}, a.r.Document)
+	switch {
+	case err != nil:
+		a.found("I2.document", "%v", err)
+		return
+	case !there:
+		return
+	}
+	d, err := run.Decode(raw)
 	switch {
 	case errors.Is(err, run.ErrFormat):
 		a.found("I2.format", "%v", err)
 		return
 	case err != nil:
-		a.found(undecodable(a.r.Document), "%v", err)
+		a.found(undecodable(raw), "%v", err)
 		return
 	}
 	a.decoded = d
@@ -193,7 +247,7 @@ func (a *runAudit) events() {
 	var closing *run.Event
 	var closingID string
 	var end run.Status
-	bad := false
+	bad := false // or not to be opened: what the others say may be what this one would have said
 	for stored := range a.r.Events {
 		if last != 0 && stored.Seq != last+1 {
 			if gaps == 0 {
@@ -204,7 +258,15 @@ func (a *runAudit) events() {
 		if last = stored.Seq; first == 0 {
 			first = last
 		}
-		e, err := run.DecodeEvent(stored.Body)
+		raw, there, err := a.r.Opener.open(Place{Owner: a.r.Owner, Run: a.r.Run, Payload: EventPayload, Seq: stored.Seq}, stored.Body)
+		if !there {
+			bad = true
+			continue
+		}
+		var e run.Event
+		if err == nil {
+			e, err = run.DecodeEvent(raw)
+		}
 		if err == nil && (e.Run != a.r.Run || e.Seq != stored.Seq) {
 			err = fmt.Errorf("it is event %d of run %s", e.Seq, e.Run)
 		}
@@ -225,7 +287,7 @@ func (a *runAudit) events() {
 		}
 	}
 	if bad {
-		return // what the others say may be what the bad one would have said
+		return
 	}
 	switch {
 	case last == 0:

@@ -107,7 +107,7 @@ func (e *InfrastructureError) Unwrap() error { return e.Err }
 var answers = []error{
 	ErrInvalidArgument, ErrNotFound, ErrConflict, ErrInvalidCommit, ErrInvalidMutation,
 	ErrEventConflict, ErrClaimLost, ErrInactiveRun, ErrInvalidGraphHash, ErrGraphConflict,
-	ErrCorruptGraph, ErrCorrupt, ErrUnsupported, ErrClosed, checkpoint.ErrStaleFence,
+	ErrCorruptGraph, ErrCorrupt, ErrSealed, ErrSealing, ErrUnsupported, ErrClosed, checkpoint.ErrStaleFence,
 	run.ErrInvalidDocument, run.ErrInvalidEvent, run.ErrInvalidInput, run.ErrInvalidResults,
 	run.ErrNoInterrupt, run.ErrAlreadyResolved, run.ErrInvalidAnswer, run.ErrFormat, value.ErrInvalid, value.ErrTooLarge,
 }

@@ -17,6 +17,8 @@ import (
 const (
 	// CodeNewerDocument: the document is of a format this binary cannot read.
 	CodeNewerDocument = "newer_document_format"
+	// CodeSealedDocument: the document is sealed with a key that this process does not have.
+	CodeSealedDocument = "sealed_document"
 	// CodeCorruptDocument: the stored document is damaged, or contradicts its graph.
 	CodeCorruptDocument = "corrupt_document"
 	// CodeUndecodableGraph: the stored graph does not compile here.
@@ -57,6 +59,8 @@ func documentCode(err error) string {
 	switch {
 	case errors.Is(err, run.ErrFormat):
 		return CodeNewerDocument
+	case errors.Is(err, backend.ErrSealed):
+		return CodeSealedDocument
 	case errors.Is(err, backend.ErrCorrupt), errors.Is(err, run.ErrInvalidDocument):
 		return CodeCorruptDocument
 	default:
@@ -171,6 +175,28 @@ func (v *vehicle) broken(err error) {
 
 // release gives the claim back and finishes. When even that fails the claim expires.
 func (v *vehicle) release(policy claim.ReleasePolicy) {
+	if v.sendRelease(policy) {
+		v.engine.stats.releases.Add(1)
+	}
+	v.finish()
+}
+
+// giveUp gives back a run whose claim could not be refreshed in time, and finishes. Its attempt does not
+// count, so that a host that starves and a database that was away poison nothing; it does when that has
+// happened to this run Config.MaxAbandons times in a row, which may be what starves the host. It is
+// due when its claim would have expired: nobody has it sooner than if this engine had died. When
+// another has the claim already, nothing changes.
+func (v *vehicle) giveUp(reason string) {
+	beat := v.engine.beat
+	policy := claim.ReleasePolicy{Refund: beat.givesUp(v), After: beat.expiresIn(v)}
+	if v.sendRelease(policy) {
+		v.wake = v.now().Add(policy.After)
+	}
+	v.lost(FenceExpiry, reason)
+}
+
+// sendRelease reports whether the backend has answered.
+func (v *vehicle) sendRelease(policy claim.ReleasePolicy) bool {
 	e := v.engine
 	err := answered(func() error {
 		return e.retry(v.session.io, func() error {
@@ -178,9 +204,7 @@ func (v *vehicle) release(policy claim.ReleasePolicy) {
 		})
 	})
 	if err != nil {
-		v.say(slog.LevelWarn, "belay: a claim could not be released, it expires", slog.String(keyError, err.Error()))
-	} else {
-		e.stats.releases.Add(1)
+		v.say(e.outage.warning(), "belay: a claim could not be released, it expires", slog.String(keyError, err.Error()))
 	}
-	v.finish()
+	return err == nil
 }

@@ -77,7 +77,7 @@ func TestCompatAnswersAsAnEngineWould(t *testing.T) {
 		t.Errorf("the oldest run started at %v", all[1].Oldest)
 	}
 	var abandons []lifecycle.Abandon
-	unable := newEngine(t, store, options{Clock: clock, ObserveAbandon: func(a lifecycle.Abandon) { abandons = append(abandons, a) }}, ask)
+	unable := newEngine(t, store, options{Clock: clock, Observers: whenAbandoned(func(a lifecycle.Abandon) { abandons = append(abandons, a) })}, ask)
 	drain(t, unable)
 	if len(abandons) != 1 || abandons[0].Graph != all[1].Graph || fmt.Sprint(abandons[0].Reasons) != fmt.Sprint(all[1].Reasons) {
 		t.Errorf("an engine says %+v, Compat %+v", abandons, all[1].Reasons)
@@ -118,6 +118,8 @@ func TestCompatTellsDamageFromTroubleOfTheMoment(t *testing.T) {
 		count int
 	}{
 		"a newer document":  {damagedReads{document: fmt.Errorf("stored: %w", run.ErrFormat)}, lifecycle.CodeNewerDocument, 2},
+		"a sealed document": {damagedReads{document: fmt.Errorf("stored: %w", &backend.SealedError{Run: "r", What: "document", Key: "k", Err: backend.ErrUnknownKey})}, lifecycle.CodeSealedDocument, 2},
+		"a failing sealer":  {damagedReads{document: &backend.SealingError{Run: "r", What: "document", Op: "open", Key: "k", Err: errInjected}}, "", 0},
 		"a broken document": {damagedReads{document: fmt.Errorf("stored: %w", backend.ErrCorrupt)}, lifecycle.CodeCorruptDocument, 2},
 		"a run that went":   {damagedReads{document: backend.ErrNotFound}, "none", 0},
 		"no connection":     {damagedReads{document: transient("fetch")}, "", 0},

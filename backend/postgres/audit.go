@@ -31,7 +31,7 @@ var errStop = errors.New("stop")
 // the server's own tools (data checksums, amcheck), except that what it cannot read is a finding.
 func (s *Store) Audit(ctx context.Context, p backend.AuditPolicy) iter.Seq2[backend.Finding, error] {
 	return func(yield func(backend.Finding, error) bool) {
-		a := &audit{s: s, p: p, yield: yield}
+		a := &audit{s: s, p: p, yield: yield, opener: backend.Opener{Sealer: s.opts.Sealer}}
 		if err := a.run(ctx); err != nil && !errors.Is(err, errStop) {
 			yield(backend.Finding{}, fail("audit", err))
 		}
@@ -40,9 +40,10 @@ func (s *Store) Audit(ctx context.Context, p backend.AuditPolicy) iter.Seq2[back
 
 // audit is one Audit at work.
 type audit struct {
-	s     *Store
-	p     backend.AuditPolicy
-	yield func(backend.Finding, error) bool
+	s      *Store
+	p      backend.AuditPolicy
+	yield  func(backend.Finding, error) bool
+	opener backend.Opener
 }
 
 func (a *audit) found(f backend.Finding) error {
@@ -63,7 +64,10 @@ func (a *audit) run(ctx context.Context) error {
 		}
 	}
 	if len(a.p.Runs) > 0 {
-		return a.past("the runs", a.runs(ctx))
+		if err := a.past("the runs", a.runs(ctx)); err != nil {
+			return err
+		}
+		return a.sealed()
 	}
 	for _, part := range []struct {
 		name  string
@@ -76,6 +80,16 @@ func (a *audit) run(ctx context.Context) error {
 		{"the runs", a.runs},
 	} {
 		if err := a.past(part.name, part.check(ctx)); err != nil {
+			return err
+		}
+	}
+	return a.sealed()
+}
+
+// sealed tells what could not be opened, once for all runs.
+func (a *audit) sealed() error {
+	for _, f := range a.opener.Findings() {
+		if err := a.found(f); err != nil {
 			return err
 		}
 	}
@@ -188,7 +202,7 @@ func (a *audit) runs(ctx context.Context) error {
 			}
 			defer events.rows.Close()
 			for i := range page {
-				page[i].Events = events.of(page[i].Run)
+				page[i].Events, page[i].Opener = events.of(page[i].Run), &a.opener
 				findings = append(findings, backend.AuditRun(page[i], a.p)...)
 				last = page[i].Run
 			}

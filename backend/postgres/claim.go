@@ -100,7 +100,7 @@ func (a *acquisition) add(r pgx.Rows) error {
 		Token: claim.Token(*token), ClaimedAt: a.batch.Now, Attempt: int(*attempts), TTL: a.policy.TTL, Class: claim.Class(*class),
 	})
 	if a.documents {
-		d, err := a.s.workable(*id, body)
+		d, err := a.s.workable(a.batch.Leases[len(a.batch.Leases)-1], body)
 		a.batch.Documents = append(a.batch.Documents, backend.ClaimedDocument{Document: d, Err: err})
 	}
 	return nil

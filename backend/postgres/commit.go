@@ -15,7 +15,7 @@ import (
 
 // Commit implements backend.Runs (clauses T1, T2, T5).
 func (s *Store) Commit(ctx context.Context, scope backend.Scope, c backend.Commit) (backend.Committed, error) {
-	k, err := s.newCommit(scope, c)
+	k, err := s.newCommit(ctx, scope, c)
 	if err != nil {
 		return backend.Committed{}, err
 	}
@@ -45,19 +45,36 @@ func (s *Store) commit(ctx context.Context, k *commit) (backend.Committed, error
 type commit struct {
 	s        *Store
 	scope    backend.Scope
+	owner    backend.Owner // known when the store seals
 	c        backend.Commit
 	document []byte
 	events   events
 }
 
-func (s *Store) newCommit(scope backend.Scope, c backend.Commit) (*commit, error) {
+func (s *Store) newCommit(ctx context.Context, scope backend.Scope, c backend.Commit) (*commit, error) {
 	c, err := backend.CheckCommit(scope, c, s.opts.Limits)
 	if err != nil {
 		return nil, err
 	}
 	k := &commit{s: s, scope: scope, c: c}
-	k.document, k.events, err = s.encode(c.Proposal, c.CheckpointID)
+	if s.opts.Sealer != nil {
+		if k.owner, err = s.ownerOf(ctx, scope, c.Document.ID); err != nil {
+			return nil, err
+		}
+	}
+	k.document, k.events, err = s.encode(k.owner, c.Proposal, c.CheckpointID)
 	return k, err
+}
+
+// ownerOf is whose run a commit is for, which what is sealed is bound to. It never changes (clause
+// A8), and a run that has another owner by the time of the commit has another token, too.
+func (s *Store) ownerOf(ctx context.Context, scope backend.Scope, id string) (backend.Owner, error) {
+	if owner, ok := scope.Owner(); ok {
+		return owner, nil
+	}
+	var owner string
+	err := s.view().one(ctx, "commit", stRunOwner, []any{&owner}, id)
+	return ownerOf(owner), err
 }
 
 // leaves says how a schedule leaves the run: due (with a wake, or nil for now), or
@@ -90,7 +107,7 @@ func (k *commit) run(ctx context.Context, db session) (backend.Committed, error)
 	},
 		d.ID, ownerArg(k.scope), k.c.Expected, string(k.c.Token), d.Graph.ID, d.Graph.Hash, d.StartedAt, string(d.Status), d.UpdatedAt,
 		instantOrNil(d.FinishedAt), wake, due, retain, string(k.c.Type), string(k.c.CheckpointID), k.document, k.s.or(k.c.Now),
-		k.events.seqs, k.events.checkpoints, k.events.bodies)
+		k.events.seqs, k.events.checkpoints, k.events.bodies, k.events.digests)
 	switch {
 	case err != nil:
 		return backend.Committed{}, err
@@ -112,7 +129,10 @@ func (k *commit) run(ctx context.Context, db session) (backend.Committed, error)
 		return backend.Committed{}, err
 	}
 	if conflict != nil {
-		return backend.Committed{}, backend.EventConflict(*conflict)
+		if err := k.events.settle(ctx, k.s, db, k.owner, d.ID, *conflict); err != nil {
+			return backend.Committed{}, err
+		}
+		return k.run(ctx, db)
 	}
 	return backend.Committed{}, fmt.Errorf("belay: the commit of run %s matched its fence and changed nothing", d.ID)
 }

@@ -17,7 +17,7 @@ func (s *Store) Commits(ctx context.Context, scope backend.Scope, cs []backend.C
 	var single, group []int
 	seen := make(map[string]bool, len(cs))
 	for n := range cs {
-		k, err := s.newCommit(scope, cs[n])
+		k, err := s.newCommit(ctx, scope, cs[n])
 		if err != nil {
 			results[n].Err = err
 			continue

@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -29,23 +29,25 @@ func (v view) FetchEvent(ctx context.Context, scope backend.Scope, id string, se
 	if err := backend.CheckEvent(scope, id, seq); err != nil {
 		return run.Event{}, err
 	}
+	var owner string
 	var body []byte
-	if err := v.one(ctx, "fetch event", stEventFetch, []any{&body}, id, ownerArg(scope), seq); err != nil {
+	if err := v.one(ctx, "fetch event", stEventFetch, []any{&owner, &body}, id, ownerArg(scope), seq); err != nil {
 		return run.Event{}, err
 	}
-	return decodeEvent(id, seq, body)
+	return backend.OpenEvent(v.s.opts.Sealer, ownerOf(owner), id, seq, body)
 }
 
 func (v view) LatestEvent(ctx context.Context, scope backend.Scope, id string) (*run.Event, error) {
 	if err := backend.CheckRun(scope, id); err != nil {
 		return nil, err
 	}
+	var owner string
 	var seq *int64
 	var body []byte
-	if err := v.one(ctx, "latest event", stEventLatest, []any{&seq, &body}, id, ownerArg(scope)); err != nil || seq == nil {
+	if err := v.one(ctx, "latest event", stEventLatest, []any{&owner, &seq, &body}, id, ownerArg(scope)); err != nil || seq == nil {
 		return nil, err
 	}
-	e, err := decodeEvent(id, *seq, body)
+	e, err := backend.OpenEvent(v.s.opts.Sealer, ownerOf(owner), id, *seq, body)
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +63,10 @@ func (v view) ListEvents(ctx context.Context, scope backend.Scope, id string, q 
 	begin := func() { page, found = backend.EventPage{Next: q.After}, false }
 	err := v.s.each(ctx, v, "list events", stEventList, begin, func(r pgx.Rows) error {
 		found = true
+		var owner string
 		var oldest, latest, seq *int64
 		var body []byte
-		if err := scan(r, &oldest, &latest, &seq, &body); err != nil {
+		if err := scan(r, &owner, &oldest, &latest, &seq, &body); err != nil {
 			return err
 		}
 		if oldest != nil {
@@ -76,7 +79,7 @@ func (v view) ListEvents(ctx context.Context, scope backend.Scope, id string, q 
 			page.HasMore = true
 			return nil
 		}
-		e, err := decodeEvent(id, *seq, body)
+		e, err := backend.OpenEvent(v.s.opts.Sealer, ownerOf(owner), id, *seq, body)
 		if err != nil {
 			return err
 		}
@@ -92,13 +95,54 @@ func (v view) ListEvents(ctx context.Context, scope backend.Scope, id string, q 
 	return page, nil
 }
 
-func decodeEvent(id string, seq int64, body []byte) (run.Event, error) {
-	e, err := run.DecodeEvent(body)
-	if err == nil && (e.Run != id || e.Seq != seq) {
-		err = fmt.Errorf("it is event %d of run %s", e.Seq, e.Run)
-	}
+// events are the events of a proposal as arguments: parallel arrays.
+type events struct {
+	seqs        []int64
+	checkpoints []*string // the commit's id, beside its closing event
+	plain       [][]byte  // the canonical content
+	bodies      [][]byte  // what is stored of it
+	digests     [][]byte  // beside bodies that are sealed; nil when the store does not seal
+}
+
+// settle looks at the events that a statement took for others than those stored, since it can
+// only compare bytes: those that are equal under another key, or sealed here and plain there, are left out
+// from now on, as they are stored already (clause E1). Otherwise it answers backend.EventConflict.
+func (e *events) settle(ctx context.Context, s *Store, db session, owner backend.Owner, id string, conflict int64) error {
+	same := make(map[int64]bool)
+	err := s.run(ctx, db, stEventStored, func(r pgx.Rows) error {
+		var seq int64
+		var body, digest []byte
+		if err := scan(r, &seq, &body, &digest); err != nil {
+			return err
+		}
+		n, found := slices.BinarySearch(e.seqs, seq)
+		if !found {
+			return nil
+		}
+		equal, err := backend.SameStoredEvent(s.opts.Sealer, owner, id, seq, body, digest, e.plain[n])
+		if err == nil && !equal {
+			err = backend.EventConflict(seq)
+		}
+		same[seq] = true
+		return err
+	}, id, e.seqs)
 	if err != nil {
-		return run.Event{}, &backend.CorruptError{Run: id, What: fmt.Sprintf("event %d", seq), Err: err}
+		return err
 	}
-	return e, nil
+	if !same[conflict] {
+		return backend.EventConflict(conflict)
+	}
+	var left events
+	for n, seq := range e.seqs {
+		if same[seq] {
+			continue
+		}
+		left.seqs, left.checkpoints = append(left.seqs, seq), append(left.checkpoints, e.checkpoints[n])
+		left.plain, left.bodies = append(left.plain, e.plain[n]), append(left.bodies, e.bodies[n])
+		if e.digests != nil {
+			left.digests = append(left.digests, e.digests[n])
+		}
+	}
+	*e = left
+	return nil
 }

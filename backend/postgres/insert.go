@@ -60,7 +60,7 @@ func (s *Store) newInsert(owner backend.Owner, in backend.Initialization) (*inse
 	if in.Claim != nil {
 		i.token = s.opts.NewToken()
 	}
-	i.document, i.events, err = s.encode(in.Proposal, in.CheckpointID)
+	i.document, i.events, err = s.encode(owner, in.Proposal, in.CheckpointID)
 	return i, err
 }
 
@@ -71,7 +71,7 @@ func (i *insert) arguments() []any {
 	d := i.in.Document
 	args := []any{
 		d.ID, tenantOf(i.owner), d.Graph.ID, d.Graph.Hash, d.StartedAt, d.UpdatedAt, d.Seq, string(i.in.CheckpointID), i.document,
-		i.s.or(i.in.Now), i.wake(), textOrNil(i.token), i.events.seqs, i.events.checkpoints, i.events.bodies,
+		i.s.or(i.in.Now), i.wake(), textOrNil(i.token), i.events.seqs, i.events.checkpoints, i.events.bodies, i.events.digests,
 	}
 	if i.in.Key != "" {
 		args = append(args, i.in.Key, i.in.Window.Microseconds())
@@ -166,25 +166,30 @@ func (i *insert) classify(ctx context.Context, db session, taken bool) (answer b
 	return backend.Inserted{}, false, nil
 }
 
-// events are the events of a proposal as arguments: parallel arrays.
-type events struct {
-	seqs        []int64
-	checkpoints []*string // the commit's id, beside its closing event
-	bodies      [][]byte
-}
-
 // encode makes the bytes of a proposal.
-func (s *Store) encode(p run.Proposal, id checkpoint.ID) (document []byte, e events, err error) {
+func (s *Store) encode(owner backend.Owner, p run.Proposal, id checkpoint.ID) (document []byte, e events, err error) {
 	if document, err = run.EncodeAs(p.Document, s.opts.WriteFormat); err != nil {
 		return nil, e, err
 	}
-	e = events{make([]int64, len(p.Events)), make([]*string, len(p.Events)), make([][]byte, len(p.Events))}
+	if document, err = backend.SealDocument(s.opts.Sealer, owner, p.Document, document); err != nil {
+		return nil, e, err
+	}
+	e = events{seqs: make([]int64, len(p.Events)), checkpoints: make([]*string, len(p.Events)), plain: make([][]byte, len(p.Events))}
 	for i := range p.Events {
 		e.seqs[i] = p.Events[i].Seq
 		if p.Events[i].Type == run.EventCheckpointCommitted {
 			e.checkpoints[i] = textOrNil(id)
 		}
-		if e.bodies[i], err = run.EncodeEvent(p.Events[i]); err != nil {
+		if e.plain[i], err = run.EncodeEvent(p.Events[i]); err != nil {
+			return nil, e, err
+		}
+	}
+	if e.bodies = e.plain; s.opts.Sealer == nil {
+		return document, e, nil
+	}
+	e.bodies, e.digests = make([][]byte, len(p.Events)), make([][]byte, len(p.Events))
+	for i := range p.Events {
+		if e.bodies[i], e.digests[i], err = backend.SealEvent(s.opts.Sealer, owner, &p.Events[i], e.plain[i]); err != nil {
 			return nil, e, err
 		}
 	}

@@ -124,10 +124,11 @@ func (g *groupEvents) add(id string, e events) {
 	g.events.seqs = append(g.events.seqs, e.seqs...)
 	g.events.checkpoints = append(g.events.checkpoints, e.checkpoints...)
 	g.events.bodies = append(g.events.bodies, e.bodies...)
+	g.events.digests = append(g.events.digests, e.digests...)
 }
 
 func (g *groupEvents) all() []any {
-	return []any{orEmpty(g.runs), orEmpty(g.events.seqs), orEmpty(g.events.checkpoints), orEmpty(g.events.bodies)}
+	return []any{orEmpty(g.runs), orEmpty(g.events.seqs), orEmpty(g.events.checkpoints), orEmpty(g.events.bodies), g.events.digests}
 }
 
 // orEmpty is an empty array rather than null.

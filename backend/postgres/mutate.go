@@ -11,6 +11,7 @@ import (
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/checkpoint"
+	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/run"
 )
 
@@ -68,7 +69,9 @@ type mutation struct {
 	commit checkpoint.ID
 	fn     backend.MutateFunc
 
-	current *run.Document // what a decision is made on
+	// What a decision is made on.
+	owner   backend.Owner
+	current *run.Document
 
 	// The decision.
 	next     run.Proposal
@@ -82,10 +85,11 @@ func (m *mutation) read(ctx context.Context, db session) error {
 	m.answer = backend.Mutated{}
 	found, before := false, false
 	var owner string
+	var seq int64
 	var body []byte
 	err := m.s.run(ctx, db, stMutateRead, func(r pgx.Rows) error {
 		found = true
-		return scan(r, &owner, &body, &before)
+		return scan(r, &owner, &seq, &body, &before)
 	}, m.id, ownerArg(m.scope), string(m.commit))
 	switch {
 	case err != nil:
@@ -93,7 +97,8 @@ func (m *mutation) read(ctx context.Context, db session) error {
 	case !found:
 		return backend.ErrNotFound
 	}
-	if m.current, err = decode(m.id, body); err != nil {
+	m.owner = ownerOf(owner)
+	if m.current, err = backend.OpenDocument(m.s.opts.Sealer, m.owner, m.id, seq, body); err != nil {
 		return err
 	}
 	if before {
@@ -115,7 +120,7 @@ func (m *mutation) decide() (done bool, err error) {
 	if m.next, err = backend.CheckMutation(m.current, *decision.Proposal, m.s.opts.Limits); err != nil {
 		return true, err
 	}
-	m.document, m.events, err = m.s.encode(m.next, m.commit)
+	m.document, m.events, err = m.s.encode(m.owner, m.next, m.commit)
 	return err != nil, err
 }
 
@@ -131,7 +136,7 @@ func (m *mutation) store(ctx context.Context, db session) error {
 		return scan(r, &committed, &published, &seq, &conflict)
 	},
 		m.id, m.next.Expected, d.Graph.Hash, string(d.Status), d.UpdatedAt, instantOrNil(d.FinishedAt), wake, due,
-		string(m.next.Type), string(m.commit), m.document, m.s.or(m.next.Now), m.events.seqs, m.events.checkpoints, m.events.bodies)
+		string(m.next.Type), string(m.commit), m.document, m.s.or(m.next.Now), m.events.seqs, m.events.checkpoints, m.events.bodies, m.events.digests)
 	switch {
 	case code(err) == codeUniqueViolation:
 		return errRace
@@ -147,7 +152,10 @@ func (m *mutation) store(ctx context.Context, db session) error {
 	case !published:
 		return fmt.Errorf("%w: graph %s has no version %s", backend.ErrInvalidMutation, d.Graph.ID, d.Graph.Hash)
 	case conflict != nil:
-		return backend.EventConflict(*conflict)
+		if err := m.events.settle(ctx, m.s, db, m.owner, m.id, *conflict); err != nil {
+			return err
+		}
+		return m.store(ctx, db)
 	}
 	return fmt.Errorf("belay: the mutation of run %s matched its sequence and changed nothing", m.id)
 }
@@ -184,24 +192,13 @@ func (m *mutation) settle(ctx context.Context) error {
 
 // workable decodes a document for a claimer, who is to commit to it: one that this store
 // could not write back is refused before anything is executed.
-func (s *Store) workable(id string, body []byte) (*run.Document, error) {
-	d, err := decode(id, body)
+func (s *Store) workable(l claim.Lease, body []byte) (*run.Document, error) {
+	d, err := backend.OpenDocument(s.opts.Sealer, l.Owner, l.Run, l.Seq, body)
 	if err != nil {
 		return nil, err
 	}
 	if err := run.CheckWritable(d, s.opts.WriteFormat); err != nil {
 		return nil, err
-	}
-	return d, nil
-}
-
-func decode(id string, body []byte) (*run.Document, error) {
-	d, err := run.Decode(body)
-	if err == nil && d.ID != id {
-		err = fmt.Errorf("it is run %s's", d.ID)
-	}
-	if err != nil {
-		return nil, &backend.CorruptError{Run: id, What: "document", Err: err}
 	}
 	return d, nil
 }

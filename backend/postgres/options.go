@@ -59,6 +59,10 @@ type Options struct {
 	// is refused with *run.WriteFormatError, and so is a run that has it when it is claimed
 	// with its document. Defaults to the newest.
 	WriteFormat int
+	// Sealer encrypts or compresses documents and events before they are stored, and opens what
+	// is sealed; see docs/sealing.md. It may open what is stored under several keys. Defaults to
+	// none: they are stored as they are, and what others have sealed is *backend.SealedError.
+	Sealer backend.Sealer
 }
 
 func (o Options) withDefaults() Options {

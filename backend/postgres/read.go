@@ -61,11 +61,13 @@ func (v view) FetchRun(ctx context.Context, scope backend.Scope, id string) (*ru
 	if err := backend.CheckRun(scope, id); err != nil {
 		return nil, err
 	}
+	var owner string
+	var seq int64
 	var body []byte
-	if err := v.one(ctx, "fetch run", stRunFetch, []any{&body}, id, ownerArg(scope)); err != nil {
+	if err := v.one(ctx, "fetch run", stRunFetch, []any{&owner, &seq, &body}, id, ownerArg(scope)); err != nil {
 		return nil, err
 	}
-	return decode(id, body)
+	return backend.OpenDocument(v.s.opts.Sealer, ownerOf(owner), id, seq, body)
 }
 
 func (v view) InspectRun(ctx context.Context, scope backend.Scope, id string) (backend.Info, error) {
@@ -76,13 +78,14 @@ func (v view) InspectRun(ctx context.Context, scope backend.Scope, id string) (b
 	var wake, claimed, poisoned *time.Time
 	var attempts, abandons int32
 	var reason *string
+	var seq int64
 	var body []byte
 	err := v.one(ctx, "inspect run", stRunInspect,
-		[]any{&owner, &wake, &claimed, &attempts, &abandons, &poisoned, &reason, &kind, &last, &body}, id, ownerArg(scope))
+		[]any{&owner, &wake, &claimed, &attempts, &abandons, &poisoned, &reason, &kind, &last, &seq, &body}, id, ownerArg(scope))
 	if err != nil {
 		return backend.Info{}, err
 	}
-	d, err := decode(id, body)
+	d, err := backend.OpenDocument(v.s.opts.Sealer, ownerOf(owner), id, seq, body)
 	if err != nil {
 		return backend.Info{}, err
 	}

@@ -47,6 +47,7 @@ const (
 	stEventFetch             statement = "event_fetch"
 	stEventLatest            statement = "event_latest"
 	stEventList              statement = "event_list"
+	stEventStored            statement = "event_stored"
 	stGraphFetch             statement = "graph_fetch"
 	stGraphList              statement = "graph_list"
 	stGraphSave              statement = "graph_save"
@@ -75,6 +76,7 @@ const (
 	stRunListOfOwner         statement = "run_list_of_owner"
 	stRunListByStatusOfOwner statement = "run_list_by_status_of_owner"
 	stRunLock                statement = "run_lock"
+	stRunOwner               statement = "run_owner"
 	stSchemaDescribe         statement = "schema_describe"
 	stTurnTake               statement = "turn_take"
 )

@@ -28,7 +28,7 @@ func (s *Store) Audit(ctx context.Context, p backend.AuditPolicy) iter.Seq2[back
 			return
 		}
 		p.Now = s.clock.or(claim.Instant(p.Now))
-		a := &audit{s: s, p: p, yield: yield}
+		a := &audit{s: s, p: p, yield: yield, opener: backend.Opener{Sealer: s.opts.Sealer}}
 		if err := a.run(ctx); err != nil && !errors.Is(err, errStop) {
 			yield(backend.Finding{}, fail("audit", err, false))
 		}
@@ -37,10 +37,11 @@ func (s *Store) Audit(ctx context.Context, p backend.AuditPolicy) iter.Seq2[back
 
 // audit is one Audit at work; errStop says that nobody listens any more.
 type audit struct {
-	s     *Store
-	p     backend.AuditPolicy
-	yield func(backend.Finding, error) bool
-	c     *conn
+	s      *Store
+	p      backend.AuditPolicy
+	yield  func(backend.Finding, error) bool
+	c      *conn
+	opener backend.Opener
 }
 
 func (a *audit) found(f backend.Finding) error {
@@ -63,7 +64,7 @@ func (a *audit) run(ctx context.Context) error {
 				return err
 			}
 		}
-		return nil
+		return a.sealed()
 	}
 	for _, part := range []struct {
 		name  string
@@ -77,6 +78,16 @@ func (a *audit) run(ctx context.Context) error {
 		{"the runs", func(ctx context.Context) error { return a.runs(ctx, nil) }},
 	} {
 		if err := a.past(part.name, part.check(ctx)); err != nil {
+			return err
+		}
+	}
+	return a.sealed()
+}
+
+// sealed tells what could not be opened, once for all runs.
+func (a *audit) sealed() error {
+	for _, f := range a.opener.Findings() {
+		if err := a.found(f); err != nil {
 			return err
 		}
 	}
@@ -186,6 +197,7 @@ func (a *audit) page(ctx context.Context, after int64, id any) (findings []backe
 		last = r.int(0)
 		var reading error
 		stored := storedForAudit(r)
+		stored.Opener = &a.opener
 		stored.Events = func(each func(backend.StoredEvent) bool) { reading = a.events(ctx, r.int(0), each) }
 		findings = append(findings, backend.AuditRun(stored, a.p)...)
 		return reading

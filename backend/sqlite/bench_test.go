@@ -125,7 +125,7 @@ func (f *bench) raw(b *testing.B, n, group int) (elapsed time.Duration) {
 	defer c.close()
 	var all []*commit
 	for i := range n {
-		k, err := f.s.newCommit(backend.System(), f.step(i%benchRuns))
+		k, err := f.s.newCommit(context.Background(), backend.System(), f.step(i%benchRuns))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -33,7 +33,7 @@ func (s *Store) claim(ctx context.Context, p claim.Policy, documents bool) (back
 		return backend.ClaimedBatch{}, err
 	}
 	for i, body := range a.bodies {
-		d, err := s.workable(a.batch.Leases[i].Run, body)
+		d, err := s.workable(a.batch.Leases[i], body)
 		a.batch.Documents = append(a.batch.Documents, backend.ClaimedDocument{Document: d, Err: err})
 	}
 	return a.batch, nil

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -13,7 +12,7 @@ import (
 
 // Commit implements backend.Runs (clauses T1, T2, T5).
 func (s *Store) Commit(ctx context.Context, scope backend.Scope, c backend.Commit) (backend.Committed, error) {
-	k, err := s.newCommit(scope, c)
+	k, err := s.newCommit(ctx, scope, c)
 	if err != nil {
 		return backend.Committed{}, err
 	}
@@ -27,7 +26,7 @@ func (s *Store) Commits(ctx context.Context, scope backend.Scope, cs []backend.C
 	members := make([]*commit, len(cs))
 	ops := make([]*operation, len(cs))
 	for n := range cs {
-		if members[n], results[n].Err = s.newCommit(scope, cs[n]); results[n].Err == nil {
+		if members[n], results[n].Err = s.newCommit(ctx, scope, cs[n]); results[n].Err == nil {
 			ops[n] = members[n].operation()
 		}
 	}
@@ -39,20 +38,36 @@ func (s *Store) Commits(ctx context.Context, scope backend.Scope, cs []backend.C
 type commit struct {
 	s        *Store
 	scope    backend.Scope
+	owner    backend.Owner // known when the store seals
 	c        backend.Commit
 	document []byte
 	events   []event
 	answer   backend.Committed
 }
 
-func (s *Store) newCommit(scope backend.Scope, c backend.Commit) (*commit, error) {
+func (s *Store) newCommit(ctx context.Context, scope backend.Scope, c backend.Commit) (*commit, error) {
 	c, err := backend.CheckCommit(scope, c, s.opts.Limits)
 	if err != nil {
 		return nil, err
 	}
 	k := &commit{s: s, scope: scope, c: c}
-	k.document, k.events, err = s.encode(c.Proposal, c.CheckpointID)
+	if s.opts.Sealer != nil {
+		if k.owner, err = s.ownerOf(ctx, scope, c.Document.ID); err != nil {
+			return nil, err
+		}
+	}
+	k.document, k.events, err = s.encode(k.owner, c.Proposal, c.CheckpointID)
 	return k, err
+}
+
+// ownerOf is whose run a commit is for, which what is sealed is bound to. It never changes (clause
+// A8), and a run that has another owner by the time of the commit has another token, too.
+func (s *Store) ownerOf(ctx context.Context, scope backend.Scope, id string) (owner backend.Owner, err error) {
+	if owner, ok := scope.Owner(); ok {
+		return owner, nil
+	}
+	err = s.view().one(ctx, "commit", stRunNumber, func(r row) error { owner = ownerOf(r.text(1)); return nil }, id, nil)
+	return owner, err
 }
 
 func (k *commit) operation() *operation {
@@ -74,7 +89,7 @@ func (k *commit) run(c *conn, careful bool) error {
 		return err
 	}
 	point("commit.document")
-	err = storeEvents(ctx, c, number, k.events, careful)
+	err = storeEvents(ctx, c, k.s.history(k.owner, k.c.Document.ID, number), k.events, careful)
 	point("commit.events")
 	return err
 }
@@ -131,19 +146,19 @@ func (k *commit) classify(ctx context.Context, c *conn) error {
 
 // storeEvents appends events. When careful it looks for each first: one that is stored
 // already is no change, another one under its sequence is a conflict (clause E1).
-func storeEvents(ctx context.Context, db session, number int64, events []event, careful bool) error {
+func storeEvents(ctx context.Context, db session, h history, events []event, careful bool) error {
 	if careful {
 		var err error
-		if events, err = missingEvents(ctx, db, number, events); err != nil {
+		if events, err = missingEvents(ctx, db, h, events); err != nil {
 			return err
 		}
 	}
 	for len(events) > 0 {
 		n := min(len(events), len(stEventInsert))
-		args := make([]any, 0, 1+3*n)
-		args = append(args, number)
+		args := make([]any, 0, 1+4*n)
+		args = append(args, h.number)
 		for _, e := range events[:n] {
-			args = append(args, e.seq, e.checkpoint, e.body)
+			args = append(args, e.seq, e.checkpoint, e.body, e.digest)
 		}
 		if _, err := db.exec(ctx, stEventInsert[n-1], args...); err != nil {
 			return err
@@ -153,14 +168,15 @@ func storeEvents(ctx context.Context, db session, number int64, events []event, 
 	return nil
 }
 
-func missingEvents(ctx context.Context, db session, number int64, events []event) ([]event, error) {
+func missingEvents(ctx context.Context, db session, h history, events []event) ([]event, error) {
 	var missing []event
 	for _, e := range events {
 		found, same := false, false
-		err := db.query(ctx, stEventBody, func(r row) error {
-			found, same = true, bytes.Equal(r.blob(0), e.body)
-			return nil
-		}, number, e.seq)
+		err := db.query(ctx, stEventBody, func(r row) (err error) {
+			found = true
+			same, err = backend.SameStoredEvent(h.sealer, h.owner, h.run, e.seq, r.blob(0), r.blob(1), e.plain)
+			return err
+		}, h.number, e.seq)
 		switch {
 		case err != nil:
 			return nil, err

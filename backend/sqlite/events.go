@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/run"
@@ -28,11 +27,11 @@ func (v view) FetchEvent(ctx context.Context, scope backend.Scope, id string, se
 		return run.Event{}, err
 	}
 	var e *run.Event
-	err := v.history(ctx, "fetch event", scope, id, func(db session, number int64) error {
+	err := v.history(ctx, "fetch event", scope, id, func(db session, h history) error {
 		return db.query(ctx, stEventBody, func(r row) (err error) {
-			e, err = decodeEvent(id, seq, r.blob(0))
+			e, err = h.event(seq, r.blob(0))
 			return err
-		}, number, seq)
+		}, h.number, seq)
 	})
 	switch {
 	case err != nil:
@@ -48,11 +47,11 @@ func (v view) LatestEvent(ctx context.Context, scope backend.Scope, id string) (
 		return nil, err
 	}
 	var e *run.Event
-	err := v.history(ctx, "latest event", scope, id, func(db session, number int64) error {
+	err := v.history(ctx, "latest event", scope, id, func(db session, h history) error {
 		return db.query(ctx, stEventLatest, func(r row) (err error) {
-			e, err = decodeEvent(id, r.int(0), r.blob(1))
+			e, err = h.event(r.int(0), r.blob(1))
 			return err
-		}, number)
+		}, h.number)
 	})
 	if err != nil {
 		return nil, err
@@ -65,11 +64,11 @@ func (v view) ListEvents(ctx context.Context, scope backend.Scope, id string, q 
 		return backend.EventPage{}, err
 	}
 	page := backend.EventPage{Next: q.After}
-	err := v.history(ctx, "list events", scope, id, func(db session, number int64) error {
+	err := v.history(ctx, "list events", scope, id, func(db session, h history) error {
 		err := db.query(ctx, stEventBounds, func(r row) error {
 			page.Oldest, page.Latest = r.int(0), r.int(1)
 			return nil
-		}, number)
+		}, h.number)
 		if err != nil {
 			return err
 		}
@@ -78,13 +77,13 @@ func (v view) ListEvents(ctx context.Context, scope backend.Scope, id string, q 
 				page.HasMore = true
 				return errStop
 			}
-			e, err := decodeEvent(id, r.int(0), r.blob(1))
+			e, err := h.event(r.int(0), r.blob(1))
 			if err != nil {
 				return err
 			}
 			page.Events, page.Next = append(page.Events, *e), e.Seq
 			return nil
-		}, number, q.After, int64(q.Limit+1))
+		}, h.number, q.After, int64(q.Limit+1))
 	})
 	if err != nil {
 		return backend.EventPage{}, err
@@ -93,28 +92,40 @@ func (v view) ListEvents(ctx context.Context, scope backend.Scope, id string, q 
 }
 
 // history lends a session on a visible run's events.
-func (v view) history(ctx context.Context, op string, scope backend.Scope, id string, fn func(db session, number int64) error) error {
+func (v view) history(ctx context.Context, op string, scope backend.Scope, id string, fn func(db session, h history) error) error {
 	err := v.same(ctx, func(db session) error {
-		var number int64
-		err := db.query(ctx, stRunNumber, func(r row) error { number = r.int(0); return nil }, id, ownerArg(scope))
+		h := history{sealer: v.sealer, run: id}
+		err := db.query(ctx, stRunNumber, func(r row) error {
+			h.number, h.owner = r.int(0), ownerOf(r.text(1))
+			return nil
+		}, id, ownerArg(scope))
 		if err != nil {
 			return err
 		}
-		if number == 0 {
+		if h.number == 0 {
 			return backend.ErrNotFound
 		}
-		return fn(db, number)
+		return fn(db, h)
 	})
 	return fail(op, err, false)
 }
 
-func decodeEvent(id string, seq int64, body []byte) (*run.Event, error) {
-	e, err := run.DecodeEvent(body)
-	if err == nil && (e.Run != id || e.Seq != seq) {
-		err = fmt.Errorf("it is event %d of run %s", e.Seq, e.Run)
-	}
+// history is the events of one run, and what is needed to open them.
+type history struct {
+	sealer backend.Sealer
+	owner  backend.Owner
+	run    string
+	number int64
+}
+
+func (s *Store) history(owner backend.Owner, id string, number int64) history {
+	return history{sealer: s.opts.Sealer, owner: owner, run: id, number: number}
+}
+
+func (h history) event(seq int64, body []byte) (*run.Event, error) {
+	e, err := backend.OpenEvent(h.sealer, h.owner, h.run, seq, body)
 	if err != nil {
-		return nil, &backend.CorruptError{Run: id, What: fmt.Sprintf("event %d", seq), Err: err}
+		return nil, err
 	}
 	return &e, nil
 }

@@ -20,7 +20,7 @@ import (
 // SQLite has one writer a file: from its first write until its end, the host's
 // transaction delays every other one, so it should be short, and begin immediate.
 func (s *Store) WithTx(tx *sql.Tx) backend.Starter {
-	return bound{view: view{inTx{hostTx{tx}}}, s: s, db: hostTx{tx}}
+	return bound{view: view{inTx{hostTx{tx}}, s.opts.Sealer}, s: s, db: hostTx{tx}}
 }
 
 type inTx struct{ hostTx }

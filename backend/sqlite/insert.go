@@ -50,7 +50,7 @@ func (s *Store) newInsert(owner backend.Owner, in backend.Initialization) (*inse
 		return nil, err
 	}
 	i := &insert{s: s, owner: owner, in: in}
-	i.document, i.events, err = s.encode(in.Proposal, in.CheckpointID)
+	i.document, i.events, err = s.encode(owner, in.Proposal, in.CheckpointID)
 	return i, err
 }
 
@@ -87,7 +87,7 @@ func (i *insert) run(ctx context.Context, db session, careful bool) error {
 	if _, err := db.exec(ctx, stDocumentInsert, number, i.document); err != nil {
 		return err
 	}
-	if err := storeEvents(ctx, db, number, i.events, careful); err != nil {
+	if err := storeEvents(ctx, db, i.s.history(i.owner, i.in.Document.ID, number), i.events, careful); err != nil {
 		return err
 	}
 	point("insert.events")
@@ -191,13 +191,18 @@ func (i *insert) replayed(ctx context.Context, db session) (bool, error) {
 // event is one encoded event.
 type event struct {
 	seq        int64
-	checkpoint any // the commit's id, beside its closing event; else null
-	body       []byte
+	checkpoint any    // the commit's id, beside its closing event; else null
+	plain      []byte // its canonical content
+	body       []byte // what is stored of it
+	digest     any    // beside a body that is sealed; else null
 }
 
 // encode makes the bytes of a proposal, in the caller's goroutine.
-func (s *Store) encode(p run.Proposal, id checkpoint.ID) (document []byte, events []event, err error) {
+func (s *Store) encode(owner backend.Owner, p run.Proposal, id checkpoint.ID) (document []byte, events []event, err error) {
 	if document, err = run.EncodeAs(p.Document, s.opts.WriteFormat); err != nil {
+		return nil, nil, err
+	}
+	if document, err = backend.SealDocument(s.opts.Sealer, owner, p.Document, document); err != nil {
 		return nil, nil, err
 	}
 	events = make([]event, len(p.Events))
@@ -207,8 +212,15 @@ func (s *Store) encode(p run.Proposal, id checkpoint.ID) (document []byte, event
 		if e.Type == run.EventCheckpointCommitted {
 			events[i].checkpoint = string(id)
 		}
-		if events[i].body, err = run.EncodeEvent(*e); err != nil {
+		if events[i].plain, err = run.EncodeEvent(*e); err != nil {
 			return nil, nil, err
+		}
+		body, digest, err := backend.SealEvent(s.opts.Sealer, owner, e, events[i].plain)
+		if err != nil {
+			return nil, nil, err
+		}
+		if events[i].body = body; digest != nil {
+			events[i].digest = digest
 		}
 	}
 	return document, events, nil

@@ -93,7 +93,7 @@ func (m *mutation) read(ctx context.Context, c *conn) error {
 	if m.number == 0 {
 		return backend.ErrNotFound
 	}
-	if m.current, err = decode(m.id, body); err != nil {
+	if m.current, err = backend.OpenDocument(m.s.opts.Sealer, ownerOf(m.owner), m.id, m.seq, body); err != nil {
 		return err
 	}
 	stored := m.last == string(m.commit)
@@ -119,7 +119,7 @@ func (m *mutation) decide(fn backend.MutateFunc) (done bool, err error) {
 	if m.next, err = backend.CheckMutation(m.current, *decision.Proposal, m.s.opts.Limits); err != nil {
 		return true, err
 	}
-	m.document, m.events, err = m.s.encode(m.next, m.commit)
+	m.document, m.events, err = m.s.encode(ownerOf(m.owner), m.next, m.commit)
 	return false, err
 }
 
@@ -150,7 +150,7 @@ func (m *mutation) store(c *conn, careful bool) error {
 	if _, err := c.exec(ctx, stDocumentUpdate, m.number, m.document); err != nil {
 		return err
 	}
-	if err := storeEvents(ctx, c, m.number, m.events, careful); err != nil {
+	if err := storeEvents(ctx, c, m.s.history(ownerOf(m.owner), m.id, m.number), m.events, careful); err != nil {
 		return err
 	}
 	point("mutate.events")
@@ -235,27 +235,13 @@ func (m *mutation) hold(h *hold, c *conn, careful bool) error {
 
 // workable decodes a document for a claimer, who is to commit to it: one that this store
 // could not write back is refused before anything is executed.
-func (s *Store) workable(id string, body []byte) (*run.Document, error) {
-	d, err := decode(id, body)
+func (s *Store) workable(l claim.Lease, body []byte) (*run.Document, error) {
+	d, err := backend.OpenDocument(s.opts.Sealer, l.Owner, l.Run, l.Seq, body)
 	if err != nil {
 		return nil, err
 	}
 	if err := run.CheckWritable(d, s.opts.WriteFormat); err != nil {
 		return nil, err
-	}
-	return d, nil
-}
-
-func decode(id string, body []byte) (*run.Document, error) {
-	if body == nil {
-		return nil, errDocument(id, errNoDocument)
-	}
-	d, err := run.Decode(body)
-	if err != nil {
-		return nil, errDocument(id, err)
-	}
-	if d.ID != id {
-		return nil, errDocument(id, fmt.Errorf("it is run %s's", d.ID))
 	}
 	return d, nil
 }

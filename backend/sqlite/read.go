@@ -22,7 +22,10 @@ type reader interface {
 }
 
 // view is everything that reads, over either.
-type view struct{ reader }
+type view struct {
+	reader
+	sealer backend.Sealer
+}
 
 type pool struct{ *readers }
 
@@ -34,7 +37,7 @@ func (p pool) same(ctx context.Context, fn func(session) error) error {
 	return p.snapshot(ctx, func(c *conn) error { return fn(c) })
 }
 
-func (s *Store) view() view { return view{pool{s.readers}} }
+func (s *Store) view() view { return view{pool{s.readers}, s.opts.Sealer} }
 
 // FetchRun implements backend.Runs (clause R4).
 func (s *Store) FetchRun(ctx context.Context, scope backend.Scope, id string) (*run.Document, error) {
@@ -55,12 +58,17 @@ func (v view) FetchRun(ctx context.Context, scope backend.Scope, id string) (*ru
 	if err := backend.CheckRun(scope, id); err != nil {
 		return nil, err
 	}
+	var owner backend.Owner
+	var seq int64
 	var body []byte
-	err := v.one(ctx, "fetch run", stRunFetch, func(r row) error { body = r.blob(0); return nil }, id, ownerArg(scope))
+	err := v.one(ctx, "fetch run", stRunFetch, func(r row) error {
+		owner, seq, body = ownerOf(r.text(0)), r.int(1), r.blob(2)
+		return nil
+	}, id, ownerArg(scope))
 	if err != nil {
 		return nil, err
 	}
-	return decode(id, body)
+	return backend.OpenDocument(v.sealer, owner, id, seq, body)
 }
 
 func (v view) InspectRun(ctx context.Context, scope backend.Scope, id string) (backend.Info, error) {
@@ -68,6 +76,7 @@ func (v view) InspectRun(ctx context.Context, scope backend.Scope, id string) (b
 		return backend.Info{}, err
 	}
 	var info backend.Info
+	var seq int64
 	var body []byte
 	err := v.one(ctx, "inspect run", stRunInspect, func(r row) error {
 		info = backend.Info{
@@ -75,13 +84,13 @@ func (v view) InspectRun(ctx context.Context, scope backend.Scope, id string) (b
 			Attempts: int(r.int(3)), Abandons: int(r.int(4)), Poison: claim.Poison{At: r.instant(5), Reason: r.text(6)},
 			Type: checkpoint.Type(r.text(7)), CheckpointID: checkpoint.ID(r.text(8)),
 		}
-		body = r.blob(9)
+		seq, body = r.int(9), r.blob(10)
 		return nil
 	}, id, ownerArg(scope))
 	if err != nil {
 		return backend.Info{}, err
 	}
-	if info.Document, err = decode(id, body); err != nil {
+	if info.Document, err = backend.OpenDocument(v.sealer, info.Owner, id, seq, body); err != nil {
 		return backend.Info{}, err
 	}
 	return info, nil

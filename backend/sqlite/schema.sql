@@ -12,7 +12,7 @@ CREATE TABLE belay_events (
   run integer not null references belay_runs (no),
   seq integer not null,
   checkpoint_id text,
-  body blob not null,
+  body blob not null, digest blob,
   constraint seq check (seq >= 1)
 ) strict;
 CREATE TABLE belay_graphs (

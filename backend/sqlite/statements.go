@@ -118,7 +118,7 @@ var (
 	stDriverOf   = load("driver_of")
 
 	// stEventInsert[n-1] inserts n events of one run: 1 run number, then for each
-	// event its sequence, checkpoint id and body.
+	// event its sequence, checkpoint id, body and digest.
 	stEventInsert = eventInserts(16)
 )
 
@@ -129,9 +129,9 @@ func eventInserts(most int) []*statement {
 		if n > 0 {
 			values.WriteString(", ")
 		}
-		fmt.Fprintf(&values, "(?1, ?%d, ?%d, ?%d)", 3*n+2, 3*n+3, 3*n+4)
+		fmt.Fprintf(&values, "(?1, ?%d, ?%d, ?%d, ?%d)", 4*n+2, 4*n+3, 4*n+4, 4*n+5)
 		all = append(all, add(fmt.Sprintf("event_insert_%d", n+1),
-			"insert into belay_events (run, seq, checkpoint_id, body) values "+values.String()))
+			"insert into belay_events (run, seq, checkpoint_id, body, digest) values "+values.String()))
 	}
 	return all
 }

@@ -257,9 +257,3 @@ func orNull(s string) any {
 	}
 	return s
 }
-
-func errDocument(id string, err error) error {
-	return &backend.CorruptError{Run: id, What: "document", Err: err}
-}
-
-var errNoDocument = fmt.Errorf("the run has no document")

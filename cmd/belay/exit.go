@@ -78,7 +78,7 @@ func (errReported) Error() string { return "reported" }
 // refusals are the errors about what was asked for.
 var refusals = []error{
 	belay.ErrUnreadableGraph, belay.ErrInvalidInput, belay.ErrInvalidConfig, backend.ErrInvalidArgument,
-	backend.ErrNotFound, backend.ErrConflict, backend.ErrInactiveRun, backend.ErrUnsupported,
+	backend.ErrNotFound, backend.ErrConflict, backend.ErrInactiveRun, backend.ErrUnsupported, backend.ErrSealed,
 	run.ErrNoInterrupt, run.ErrAlreadyResolved, run.ErrInvalidAnswer, sqlite.ErrBackupExists,
 	value.ErrTooLarge,
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/graph"
 )
 
@@ -81,6 +82,9 @@ func (t *terminal) problem(err error) problem {
 	p := problem{Error: plain(err), Exit: exitCode(err)}
 	if coded := (*exitError)(nil); errors.As(err, &coded) {
 		p.Hint = coded.hint
+	}
+	if p.Hint == "" && errors.Is(err, backend.ErrSealed) {
+		p.Hint = "this command has no keys: belay runs list shows what is not sealed, and a program of yours that has the key shows the rest"
 	}
 	if ambiguous := (*ambiguousError)(nil); errors.As(err, &ambiguous) {
 		p.Candidates = ambiguous.candidates

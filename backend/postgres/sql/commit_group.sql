@@ -1,7 +1,8 @@
 -- Commits of different runs, each under its fence; a member that is locked elsewhere is left out, and so is one that does
 -- not match. Answers the ids of those that were committed. 1 owner (null: any), 2 to 17 arrays: ids, expected sequences,
 -- tokens, graph ids, graph hashes, started, statuses, updated, finished, wakes (null with due: now), due, retain, types,
--- checkpoint ids, documents, now (null: the clock's); 18 to 21 events: run ids, sequences, checkpoint ids, bodies
+-- checkpoint ids, documents, now (null: the clock's); 18 to 22 events: run ids, sequences, checkpoint ids, bodies,
+-- digests
 with given as materialized (
   select * from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::text[],
     $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::boolean[], $13::boolean[], $14::text[], $15::text[],
@@ -27,9 +28,9 @@ with given as materialized (
   where r.id = g.id and (g.id in (select id from free)) is true
   returning r.id
 ), appended as (
-  insert into :"schema".events (run_id, seq, checkpoint_id, body)
-  select e.run_id, e.seq, e.checkpoint_id, e.body
-  from unnest($18::text[], $19::bigint[], $20::text[], $21::bytea[]) e(run_id, seq, checkpoint_id, body)
+  insert into :"schema".events (run_id, seq, checkpoint_id, body, digest)
+  select e.run_id, e.seq, e.checkpoint_id, e.body, e.digest
+  from unnest($18::text[], $19::bigint[], $20::text[], $21::bytea[], $22::bytea[]) e(run_id, seq, checkpoint_id, body, digest)
   where (e.run_id in (select id from committed)) is true
 )
 select id from committed

@@ -1,5 +1,5 @@
 -- 1 id, 2 owner (null: any)
-select e.seq, e.body
+select r.owner, e.seq, e.body
 from :"schema".runs r left join lateral (
   select seq, body from :"schema".events where run_id = r.id order by seq desc limit 1
 ) e on true

@@ -1,5 +1,5 @@
 -- 1 id, 2 owner (null: any), 3 after this sequence, 4 limit
-select b.oldest, b.latest, e.seq, e.body
+select r.owner, b.oldest, b.latest, e.seq, e.body
 from :"schema".runs r
 cross join lateral (select min(seq) as oldest, max(seq) as latest from :"schema".events where run_id = r.id) b
 left join lateral (

@@ -1,6 +1,6 @@
 -- A run with its events, unless its graph is absent or its id is taken. 1 id, 2 owner, 3 graph id, 4 graph hash,
 -- 5 started, 6 updated, 7 sequence, 8 checkpoint id, 9 document, 10 now (null: the clock's), 11 wake (null: now),
--- 12 token (null: due), 13 to 15 events: sequences, checkpoint ids, bodies
+-- 12 token (null: due), 13 to 16 events: sequences, checkpoint ids, bodies, digests
 with instant as materialized (
   select coalesce($10::timestamptz, clock_timestamp()) as now
 ), graph as materialized (
@@ -19,8 +19,8 @@ with instant as materialized (
   insert into :"schema".starts (started_at, id, owner, graph_id, graph_hash)
   select $5::timestamptz, id, $2::text, $3::text, $4::text from run
 ), event as (
-  insert into :"schema".events (run_id, seq, checkpoint_id, body)
-  select r.id, e.seq, e.checkpoint_id, e.body
-  from run r, unnest($13::bigint[], $14::text[], $15::bytea[]) e(seq, checkpoint_id, body)
+  insert into :"schema".events (run_id, seq, checkpoint_id, body, digest)
+  select r.id, e.seq, e.checkpoint_id, e.body, e.digest
+  from run r, unnest($13::bigint[], $14::text[], $15::bytea[], $16::bytea[]) e(seq, checkpoint_id, body, digest)
 )
 select exists (select from graph), exists (select from run), now from instant

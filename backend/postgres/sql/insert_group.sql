@@ -1,6 +1,6 @@
 -- Many runs of one owner with their events, each unless its graph is absent or its id is taken; an id at most once.
 -- 1 owner, 2 to 12 arrays: ids, graph ids, graph hashes, started, updated, sequences, checkpoint ids, documents, now (null:
--- the clock's), wakes (null: now), tokens (null: due); 13 to 16 events: run ids, sequences, checkpoint ids, bodies
+-- the clock's), wakes (null: now), tokens (null: due); 13 to 17 events: run ids, sequences, checkpoint ids, bodies, digests
 with instant as materialized (
   select clock_timestamp() as clock
 ), given as materialized (
@@ -26,9 +26,9 @@ with instant as materialized (
   insert into :"schema".starts (started_at, id, owner, graph_id, graph_hash)
   select g.started_at, g.id, $1::text, g.graph_id, g.graph_hash from given g where (g.id in (select id from run)) is true
 ), event as (
-  insert into :"schema".events (run_id, seq, checkpoint_id, body)
-  select e.run_id, e.seq, e.checkpoint_id, e.body
-  from unnest($13::text[], $14::bigint[], $15::text[], $16::bytea[]) e(run_id, seq, checkpoint_id, body)
+  insert into :"schema".events (run_id, seq, checkpoint_id, body, digest)
+  select e.run_id, e.seq, e.checkpoint_id, e.body, e.digest
+  from unnest($13::text[], $14::bigint[], $15::text[], $16::bytea[], $17::bytea[]) e(run_id, seq, checkpoint_id, body, digest)
   where (e.run_id in (select id from run)) is true
 )
 select g.id, ((g.graph_id, g.graph_hash) in (select graph_id, graph_hash from graph)) is true, (g.id in (select id from run)) is true, g.now

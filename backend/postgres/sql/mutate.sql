@@ -1,17 +1,18 @@
 -- A commit without a claim, if the run is still at the sequence that it was decided on. 1 id, 2 expected sequence,
 -- 3 graph hash, 4 status, 5 updated, 6 finished, 7 wake (null with due: now), 8 due, 9 type, 10 checkpoint id, 11 document,
--- 12 now (null: the clock's), 13 to 15 events: sequences, checkpoint ids, bodies
+-- 12 now (null: the clock's), 13 to 16 events: sequences, checkpoint ids, bodies, digests
 with stored as materialized (
   select id, owner, graph_id, graph_hash, started_at, checkpoint_seq from :"schema".runs where id = $1::text for no key update
 ), graph as materialized (
   select from stored s where s.graph_hash = $3::text or (
     select true from :"schema".graphs g where g.owner = s.owner and g.graph_id = s.graph_id and g.graph_hash = $3::text)
 ), event as materialized (
-  select e.seq, e.checkpoint_id, e.body,
-    (select o.body from :"schema".events o where o.run_id = $1::text and o.seq = e.seq) as stored -- a join would read all of the run's
-  from unnest($13::bigint[], $14::text[], $15::bytea[]) e(seq, checkpoint_id, body)
+  select e.seq, e.checkpoint_id, e.body, e.digest, (
+    select (o.body = e.body or o.digest = e.digest) is true
+    from :"schema".events o where o.run_id = $1::text and o.seq = e.seq) as same -- a join would read all of the run's
+  from unnest($13::bigint[], $14::text[], $15::bytea[], $16::bytea[]) e(seq, checkpoint_id, body, digest)
 ), conflict as materialized (
-  select min(seq) as seq from event where stored <> body
+  select min(seq) as seq from event where not same
 ), committed as (
   update :"schema".runs r set
     document = $11::bytea, graph_hash = $3::text, status = $4::text, updated_at = $5::timestamptz, finished_at = $6::timestamptz,
@@ -26,7 +27,7 @@ with stored as materialized (
   from stored s, committed c
   where t.started_at = s.started_at and t.id = s.id and t.graph_hash <> $3::text
 ), appended as (
-  insert into :"schema".events (run_id, seq, checkpoint_id, body)
-  select c.id, e.seq, e.checkpoint_id, e.body from committed c, event e where e.stored is null
+  insert into :"schema".events (run_id, seq, checkpoint_id, body, digest)
+  select c.id, e.seq, e.checkpoint_id, e.body, e.digest from committed c, event e where e.same is null
 )
 select exists (select from committed), exists (select from graph), s.checkpoint_seq, c.seq from stored s, conflict c

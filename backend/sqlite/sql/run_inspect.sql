@@ -1,5 +1,5 @@
 -- 1 run id, 2 owner or null
 select r.owner, r.wake_at, r.claimed_at, r.claim_attempts, r.claim_abandons, r.poisoned_at, r.poison_reason,
-  r.checkpoint_type, r.checkpoint_id, d.body
+  r.checkpoint_type, r.checkpoint_id, r.checkpoint_seq, d.body
 from belay_runs r left join belay_documents d on d.run = r.no
 where r.id = ?1 and (?2 is null or r.owner = ?2)

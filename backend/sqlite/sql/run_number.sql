@@ -1,2 +1,2 @@
 -- 1 run id, 2 owner or null
-select no from belay_runs where id = ?1 and (?2 is null or owner = ?2)
+select no, owner from belay_runs where id = ?1 and (?2 is null or owner = ?2)

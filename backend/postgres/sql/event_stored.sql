@@ -1,0 +1,2 @@
+-- Events as they are stored. 1 run id, 2 sequences
+select seq, body, digest from :"schema".events where run_id = $1::text and seq = any ($2::bigint[])
