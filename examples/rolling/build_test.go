@@ -4,9 +4,12 @@ package rolling
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -17,39 +20,71 @@ const (
 	before = "44e4840c47f9f9caa66f399b4255ffbc29a9e218"
 )
 
-// releases are the binaries of both releases.
-type releases struct{ before, next string }
+// folder is where binaries are built. It is gone with the tests.
+var folder string
 
-// buildReleases builds both. Without the history it fails.
-func buildReleases(t *testing.T) releases {
-	t.Helper()
-	dir := t.TempDir()
-	r := releases{before: filepath.Join(dir, "before"), next: filepath.Join(dir, "next")}
-	command(t, root, "go", "build", "-o", r.next, "./examples/rolling/service")
-	if out, err := exec.Command("git", "-C", root, "cat-file", "-e", before+"^{commit}").CombinedOutput(); err != nil {
-		t.Fatalf("the release before is built from commit %s, which is not in the history here: %v\n%s"+
-			"Test in a clone of the repository with all of its history; git fetch --unshallow completes one.", before, err, out)
+func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "rolling"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	tree := filepath.Join(dir, "tree")
-	if err := os.Mkdir(tree, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	archive := filepath.Join(dir, "before.tar")
-	command(t, root, "git", "archive", "--format=tar", "--output="+archive, before)
-	command(t, tree, "tar", "-xf", archive)
-	command(t, tree, "go", "build", "-o", r.before, "./examples/rolling/service")
-	return r
+	code := m.Run()
+	_ = os.RemoveAll(folder)
+	os.Exit(code)
 }
 
-// command runs a program in a folder, and answers what it prints.
-func command(t *testing.T, dir, name string, args ...string) string {
+// binaries are those of both releases, and the command line of the next one.
+type binaries struct{ before, next, belay string }
+
+// built builds them, once.
+func built(t *testing.T) binaries {
 	t.Helper()
-	cmd := exec.Command(name, args...)
+	b, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// errNoHistory: the repository here is not whole.
+var errNoHistory = errors.New("the release before is built from commit " + before + ", which is not in the history here: " +
+	"test in a clone of the repository with all of its history (git fetch --unshallow completes one)")
+
+var build = sync.OnceValues(func() (binaries, error) {
+	b := binaries{before: filepath.Join(folder, "before"), next: filepath.Join(folder, "next"), belay: filepath.Join(folder, "belay")}
+	tree, archive := filepath.Join(folder, "tree"), filepath.Join(folder, "before.tar")
+	if err := os.Mkdir(tree, 0o700); err != nil {
+		return b, err
+	}
+	if _, err := command(root, "git", "cat-file", "-e", before+"^{commit}"); err != nil {
+		return b, fmt.Errorf("%w: %w", errNoHistory, err)
+	}
+	for _, step := range []struct {
+		dir     string
+		command []string
+	}{
+		{root, []string{"git", "archive", "--format=tar", "--output=" + archive, before}},
+		{tree, []string{"tar", "-xf", archive}},
+		{tree, []string{"go", "build", "-o", b.before, "./examples/rolling/service"}},
+		{root, []string{"go", "build", "-o", b.next, "./examples/rolling/service"}},
+		{root, []string{"go", "build", "-o", b.belay, "./cmd/belay"}},
+	} {
+		if _, err := command(step.dir, step.command...); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
+})
+
+// command runs a program in a folder, and answers what it prints.
+func command(dir string, args ...string) (string, error) {
+	cmd := exec.Command(args[0], args[1:]...)
 	var stderr bytes.Buffer
 	cmd.Dir, cmd.Stderr = dir, &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%s %v: %v\n%s", name, args, err, stderr.Bytes())
+		err = fmt.Errorf("%v: %w\n%s", args, err, stderr.Bytes())
 	}
-	return string(out)
+	return string(out), err
 }

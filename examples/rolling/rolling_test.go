@@ -34,8 +34,8 @@ var (
 // process at a time, while orders are placed and processes are killed. Every order comes to its right
 // end, and no counter of any run shows that something has happened.
 func TestRolling(t *testing.T) {
-	binaries := buildReleases(t)
-	onEach(t, func(t *testing.T, d database) { newFleet(t, d, usual).roll(t, binaries) })
+	b := built(t)
+	onEach(t, func(t *testing.T, d database) { newFleet(t, d, usual).roll(t, b) })
 }
 
 // fleet is four processes on one database, and the world around them.
@@ -68,8 +68,8 @@ func newFleet(t *testing.T, d database, l limits) *fleet {
 }
 
 // roll takes all steps.
-func (f *fleet) roll(t *testing.T, binaries releases) {
-	f.startAll(t, binaries.before)
+func (f *fleet) roll(t *testing.T, b binaries) {
+	f.startAll(t, b.before)
 	f.orders.trade(t)
 	eventually(t, "orders to be placed", func() bool { return f.orders.count() >= 40 })
 	older := f.orders.of(func(*order) bool { return true })[0].Graph
@@ -79,37 +79,37 @@ func (f *fleet) roll(t *testing.T, binaries releases) {
 	f.tell(t, "the release before, on the next schema")
 
 	// Forward. Runs of the new graph meet processes that cannot run them.
-	f.replace(t, 0, binaries.next, pinned)
+	f.replace(t, 0, b.next, pinned)
 	newer := f.orders.place(t, order{}, 0, "").Graph
 	if newer == older {
 		t.Fatal("the next release does not start another version of the graph")
 	}
 	f.handsBack(t)
 	f.kill(t, 3)
-	f.replace(t, 1, binaries.next, pinned)
+	f.replace(t, 1, b.next, pinned)
 	f.kill(t, 0)
-	f.replace(t, 2, binaries.next, pinned)
-	f.replace(t, 3, binaries.next, pinned)
+	f.replace(t, 2, b.next, pinned)
+	f.replace(t, 3, b.next, pinned)
 	f.tell(t, "forward, pinned to format 1")
 
 	// Back. What is left of the new graph waits for its release, unharmed.
-	f.replace(t, 0, binaries.before, nil)
+	f.replace(t, 0, b.before, nil)
 	f.kill(t, 1)
-	f.replace(t, 1, binaries.before, nil)
-	f.replace(t, 2, binaries.before, nil)
+	f.replace(t, 1, b.before, nil)
+	f.replace(t, 2, b.before, nil)
 	f.kill(t, 2)
 	var foreign []*order
 	for range 3 {
 		foreign = append(foreign, f.orders.place(t, order{input: input{Hold: "pause", Pause: 1500}}, 3, newer))
 	}
-	f.replace(t, 3, binaries.before, nil)
+	f.replace(t, 3, b.before, nil)
 	for _, one := range foreign {
 		eventually(t, "a run of the new graph to be handed back by all", func() bool { return f.watch.handedBack(one.Run) >= 3 })
 	}
 	f.tell(t, "back")
 
 	for slot := range size {
-		f.replace(t, slot, binaries.next, pinned)
+		f.replace(t, slot, b.next, pinned)
 		if slot == 1 {
 			f.kill(t, 3)
 		}
@@ -121,7 +121,7 @@ func (f *fleet) roll(t *testing.T, binaries releases) {
 	f.tell(t, "forward again, pinned to format 1")
 
 	for slot := range size {
-		f.replace(t, slot, binaries.next, unpinned)
+		f.replace(t, slot, b.next, unpinned)
 		if slot == 2 {
 			f.kill(t, 0)
 		}
@@ -139,6 +139,9 @@ func (f *fleet) roll(t *testing.T, binaries releases) {
 	f.tell(t, "at the end")
 	stop()
 	f.close(t)
+	if err := f.watch.verdict(); err != nil {
+		t.Errorf("in %d samples:\n%v", f.watch.samples, err)
+	}
 	f.verify(t, older, newer)
 }
 
@@ -319,9 +322,6 @@ func (f *fleet) tell(t *testing.T, step string) {
 // verify looks at everything when it is over.
 func (f *fleet) verify(t *testing.T, older, newer string) {
 	t.Helper()
-	if err := f.watch.verdict(); err != nil {
-		t.Errorf("in %d samples:\n%v", f.watch.samples, err)
-	}
 	for finding, err := range f.store.Features().Audit.Audit(t.Context(), backend.AuditPolicy{MaxAttempts: 5, MaxAbandons: f.limits.abandons}) {
 		if err != nil {
 			t.Fatal(err)
@@ -355,8 +355,8 @@ func (f *fleet) verify(t *testing.T, older, newer string) {
 			t.Errorf("%+v: %v", one, err)
 		}
 	}
-	t.Logf("%s: %d orders, %d migrated; %d effects, %d repeated after %d kills; %d samples", f.name, f.orders.count(), migrated,
-		len(f.ledger.entries), repeated, len(f.killed), f.watch.samples)
+	t.Logf("%s: %d orders, %d migrated; %d effects, %d repeated after %d kills", f.name, f.orders.count(), migrated,
+		len(f.ledger.entries), repeated, len(f.killed))
 }
 
 // judgeOrder says what is wrong with a finished order.
