@@ -104,13 +104,14 @@ func TestLinksInTheDocsLead(t *testing.T) {
 		t.Fatal(err)
 	}
 	pages = append(append(pages, decisions...), "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+	code := regexp.MustCompile("(?s)```.*?```")
 	link := regexp.MustCompile(`\]\(([^)#]+)(?:#[^)]*)?\)`)
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range link.FindAllSubmatch(text, -1) {
+		for _, m := range link.FindAllSubmatch(code.ReplaceAll(text, nil), -1) {
 			target := string(m[1])
 			if strings.Contains(target, "://") {
 				continue
