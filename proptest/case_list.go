@@ -212,6 +212,8 @@ var listCases = []Case{
 				{backend.Query{Statuses: []run.Status{run.Waiting, run.Running}}, []string{"x-running", "p2-waiting"}},
 				{backend.Query{Statuses: []run.Status{run.Done, run.Failed, run.Cancelled}}, []string{"x-cancelled", "p2-done", "p1-failed", "p1-done"}},
 				{backend.Query{GraphID: r.ref.ID, GraphHash: r.ref.Hash, Statuses: []run.Status{run.Failed, run.Running}}, []string{"p1-failed"}},
+				{backend.Query{GraphID: r.ref.ID, GraphHash: second.Hash, Statuses: []run.Status{run.Failed, run.Cancelled}}, nil},
+				{backend.Query{GraphID: "another", Statuses: []run.Status{run.Failed, run.Cancelled}}, []string{"x-cancelled"}},
 				{backend.Query{GraphID: "absent"}, nil},
 			} {
 				r.lists(backend.System(), f.q, f.want...)
@@ -238,6 +240,9 @@ var listCases = []Case{
 				r.Errorf("a page of 2 over acme's 3 runs holds %d, HasMore %v, next %q", len(page.Runs), page.HasMore, page.Next.Run)
 			}
 			r.lists(backend.Of(acme), backend.Query{Before: page.Next}, "run-0")
+			running := backend.Query{Statuses: []run.Status{run.Waiting, run.Running}, Before: page.Next}
+			r.lists(backend.Of(acme), running, "run-0")
+			r.lists(backend.System(), running, "run-1", "run-0")
 		},
 	},
 	{
