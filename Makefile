@@ -23,7 +23,7 @@ test: ## test everything with the race detector; prints the time of each package
 test-kit: ## the property kit on every backend and on the mutants, without the race detector; RAPID_CHECKS=1000 is ten times the default
 	$(GO) test -count=1 -timeout 4h ./proptest/... ./backend/...
 	$(GO) -C examples/kv test -count=1 -timeout 4h ./...
-	$(GO) test -count=1 -timeout 30m -v -run '^TestMutatedStatementsAreKilled$$' ./backend/sqlite
+	$(GO) test -count=1 -timeout 30m -v -run '^TestMutatedStatementsAreKilled$$' ./backend/sqlite ./backend/postgres
 	$(GO) test -count=1 -timeout 30m -v -run '^TestMutants$$' ./proptest
 
 test-deep: ## test everything with CHECKS random cases a property instead of 100, and the engine with SEEDS simulated fleets
