@@ -39,6 +39,7 @@ func (v *vehicle) settle() bool {
 // apply commits a proposal and reports whether the vehicle goes on.
 func (v *vehicle) apply(p run.Proposal) bool {
 	began := v.engine.clock.Now()
+	mark := v.engine.watch.mark()
 	err := v.send(&p)
 	if errors.Is(err, value.ErrTooLarge) && len(v.plan.Execute) > 0 {
 		// The backend's limits are narrower than the engine's. The same results would be
@@ -65,6 +66,7 @@ func (v *vehicle) apply(p run.Proposal) bool {
 	}
 	v.doc, v.plan = p.Document, run.Plan{}
 	v.seq.Store(p.Document.Seq)
+	v.reached.Store(p.Document)
 	v.commits++
 	v.engine.stats.commits.Add(1)
 	v.say(slog.LevelDebug, "belay: committed", slog.String("type", string(p.Type)), slog.String("schedule", p.Schedule.Kind.String()))
@@ -72,6 +74,7 @@ func (v *vehicle) apply(p run.Proposal) bool {
 		v.say(slog.LevelWarn, "belay: a run failed, its events and its failure say why",
 			slog.String(keyGraph, p.Document.Graph.ID), slog.String(keyNode, f.Node), slog.String(keyReason, f.Code))
 	}
+	v.engine.watch.committed(v.lease.Owner, &p, mark)
 	v.engine.observe(p.Document, p.Events)
 	v.engine.tellCommitted(v.told, v.lease.Owner, &p, true, v.engine.clock.Now().Sub(began))
 	if p.Schedule.Kind == checkpoint.Retain {

@@ -22,13 +22,14 @@ type heartbeat struct {
 	mu      sync.Mutex
 	first   *vehicle // a list, so that holding and dropping cost the same for any number
 	count   int
+	runs    map[string]*vehicle // the latest of each run
 	ticking bool
 	stop    func() bool
 
 	refreshing bool // by one tick at a time, however long the backend takes
 }
 
-func newHeartbeat(e *Engine) *heartbeat { return &heartbeat{engine: e} }
+func newHeartbeat(e *Engine) *heartbeat { return &heartbeat{engine: e, runs: map[string]*vehicle{}} }
 
 func (h *heartbeat) tickEvery() time.Duration  { return h.engine.cfg.TTL / 12 }
 func (h *heartbeat) refreshAge() time.Duration { return h.engine.cfg.TTL / 3 }
@@ -48,6 +49,7 @@ func (h *heartbeat) hold(vehicles []*vehicle) {
 			h.first.prev = v
 		}
 		h.first = v
+		h.runs[v.lease.Run] = v
 		h.count++
 	}
 	if !h.ticking {
@@ -74,6 +76,24 @@ func (h *heartbeat) drop(v *vehicle) {
 	}
 	v.prev, v.next = nil, nil
 	h.count--
+	if id := v.lease.Run; h.runs[id] == v {
+		delete(h.runs, id)
+	}
+}
+
+// driver is the vehicle that drives an owner's run here, holds its claim as far as is known, and will
+// do something about it yet; nil: none.
+func (h *heartbeat) driver(id string, owner backend.Owner) *vehicle {
+	h.mu.Lock()
+	v := h.runs[id]
+	h.mu.Unlock()
+	if v == nil || v.lease.Owner != owner || v.ended() != nil {
+		return nil
+	}
+	if d := v.reached.Load(); d == nil || atRest(d) {
+		return nil
+	}
+	return v
 }
 
 // confirm notes that a commit or a refresh that was sent at a local instant found the claim held.

@@ -22,9 +22,8 @@ const (
 	keyStack   = "stack"
 )
 
-// observe tells the hook and whoever awaits the run of a commit.
+// observe tells the hook of a commit.
 func (e *Engine) observe(d *run.Document, events []run.Event) {
-	e.watch.changed(d.ID)
 	if e.cfg.Observe != nil {
 		e.guard("Observe", d.ID, func() { e.cfg.Observe(d, events) })
 	}

@@ -48,6 +48,7 @@ func (t *slot) use(lease claim.Lease, d *run.Document, now instants, sent time.T
 	t.used = true
 	v := newVehicle(s, lease, now, sent)
 	v.claimed, v.fresh = &backend.ClaimedDocument{Document: d}, true
+	v.reached.Store(d)
 	s.engine.stats.claims.Add(1)
 	s.engine.beat.hold([]*vehicle{v})
 	s.engine.scheduler.Go(func() { s.work(v) })

@@ -242,6 +242,9 @@ func (s *session) claim(limit int, prefer claim.Class) (vehicles []*vehicle, poi
 			Reason:      p.Poison.Reason,
 		})
 	}
+	for _, p := range batch.Poisoned {
+		e.watch.look(p.Run)
+	}
 	e.stats.poisons.Add(int64(len(batch.Poisoned)))
 	e.stats.claims.Add(int64(len(batch.Leases)))
 	vehicles = make([]*vehicle, len(batch.Leases))
@@ -249,6 +252,7 @@ func (s *session) claim(limit int, prefer claim.Class) (vehicles []*vehicle, poi
 		v := newVehicle(s, lease, now, sent)
 		if batch.Documents != nil {
 			v.claimed = &batch.Documents[i]
+			v.reached.Store(v.claimed.Document)
 		}
 		vehicles[i] = v
 	}

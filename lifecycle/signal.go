@@ -120,6 +120,7 @@ func (c *Client) newCommit() checkpoint.ID { return checkpoint.ID(c.engine.ids.C
 func (c *Client) mutate(ctx context.Context, id string, commit checkpoint.ID, decide func(*run.Document) (*run.Proposal, error), cause error) (*Run, error) {
 	e := c.engine
 	began := e.clock.Now()
+	mark := e.watch.mark()
 	var m backend.Mutated
 	var decided, sent *run.Proposal
 	var refusal error
@@ -152,6 +153,7 @@ func (c *Client) mutate(ctx context.Context, id string, commit checkpoint.ID, de
 	}
 	if decided != nil {
 		r.Wake = wakeOf(*decided)
+		e.watch.committed(c.owner, decided, mark)
 	}
 	e.beat.end(id, m.Document.Seq, cause)
 	if decided != nil {

@@ -48,7 +48,8 @@ type vehicle struct {
 	metadata  map[string]string
 	lostAt    FenceStage // where the claim turned out to be lost, when that ended the vehicle
 
-	seq atomic.Int64 // of the last commit known here
+	seq     atomic.Int64                 // of the last commit known here
+	reached atomic.Pointer[run.Document] // that commit's, nil while it is not known
 
 	mu       sync.Mutex
 	cause    error      // why the vehicle must end
@@ -111,6 +112,7 @@ func (v *vehicle) load() bool {
 	}
 	v.engine.trouble.Store(0)
 	v.doc, v.machine, v.nodes = doc, p.machine, nodes
+	v.reached.Store(doc)
 	return true
 }
 
@@ -180,6 +182,7 @@ func (v *vehicle) end(cause error, stage FenceStage) {
 	executing := v.pending > 0
 	attempts := v.attempts
 	v.mu.Unlock()
+	v.engine.watch.look(v.lease.Run)
 	v.cancel(cause)
 	if executing {
 		if v.engine.limits.cut(attempts) {
@@ -198,6 +201,16 @@ func (v *vehicle) ended() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.cause
+}
+
+// seen is the run as this vehicle committed or found it last.
+func (v *vehicle) seen() *Run {
+	d := v.reached.Load()
+	r := &Run{Document: d, Owner: v.lease.Owner, ClaimedAt: v.lease.ClaimedAt}
+	if d.Seq == v.lease.Seq {
+		r.Attempts = v.lease.Attempt
+	}
+	return r
 }
 
 // over reports whether the vehicle has finished.
@@ -237,6 +250,7 @@ func (v *vehicle) finish() {
 		return
 	}
 	v.engine.beat.drop(v)
+	v.engine.watch.look(v.lease.Run)
 	v.cancel(context.Canceled)
 	v.tellEnded()
 	v.session.finished(v)
