@@ -14,7 +14,8 @@ import (
 
 // Retention says which finished runs go, with their events. Nothing is deleted without it.
 type Retention struct {
-	// After is how long a run is kept after it finished; above 0.
+	// After is how long a run is kept after it finished; above 0. Its start key goes with it, so
+	// this is longer than the longest StartOptions.Window.
 	After time.Duration
 	// Statuses, when not empty, narrows to these terminal statuses.
 	Statuses []run.Status

@@ -23,8 +23,9 @@ func newPruneCommand(t *terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune --older-than D",
 		Short: "Delete finished runs that are old enough",
-		Long: `Delete runs that finished before a while ago, with their events, and then the graph versions published before
-that which no run uses any more; the newest version of each graph stays. Runs that have not finished stay.
+		Long: `Delete runs that finished before a while ago, with their events and start keys, and then the graph versions
+published before that which no run uses any more; the newest version of each graph stays. Runs that have not
+finished stay.
 It works in small steps: interrupted, it has deleted some, and can be run again.`,
 		Example: `  belay prune --older-than 30d --dry-run
   belay prune --older-than 12h --status done`,
