@@ -54,6 +54,7 @@ func TestH23ConformanceOfModes(t *testing.T) {
 // TestH23ConformanceThroughPgBouncer (H23): the whole contract through a proxy that pools
 // transactions, in the modes of pgx that prepare nothing on a connection.
 func TestH23ConformanceThroughPgBouncer(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.Bouncer(t)
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestH23AProxyThatPoolsTransactionsIsFoundOut(t *testing.T) {
 // TestH23HistoriesOfModes: random histories, and goroutines at once, by the simple protocol and through
 // a proxy that pools transactions.
 func TestH23HistoriesOfModes(t *testing.T) {
-	few(t, 2)
+	t.Parallel()
 	pooled := through(t, pgtest.Bouncer(t), pgx.QueryExecModeExec)
 	pooled.opts.PollOnly = true
 	for name, a := range map[string]access{
@@ -122,7 +123,7 @@ func TestH23HistoriesOfModes(t *testing.T) {
 // TestTheHostsTransactionIsTheSameStore (F2): what a store does that is bound to a host's transaction,
 // each time one of its own at another isolation level, is what it does by itself.
 func TestTheHostsTransactionIsTheSameStore(t *testing.T) {
-	few(t, 2)
+	t.Parallel()
 	a := direct(t)
 	open := opener(t, a)
 	bound := func(t proptest.T) proptest.Opened {

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,6 +30,16 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	flag.Parse()
+	given := os.Getenv("RAPID_CHECKS") != ""
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if !given {
+		// Each step of a random history looks at the whole store, over a connection.
+		if err := flag.Set("rapid.checks", "4"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	code := m.Run()
 	if err := everyProcess.end(); err != nil {
@@ -98,7 +109,6 @@ func TestSeveralProcesses(t *testing.T) {
 // random cases are asked for.
 func everyKit(t *testing.T, opener func(t proptest.T) proptest.Opener) {
 	t.Run("Conformance", func(t *testing.T) { proptest.Conformance(t, opener(t), some()) })
-	few(t, 5)
 	t.Run("Check", func(t *testing.T) { proptest.Check(t, opener(t), proptest.Options{Rounds: 1}) })
 	t.Run("Linearizable", func(t *testing.T) { proptest.Linearizable(t, opener(t), proptest.Options{Histories: 20}) })
 }

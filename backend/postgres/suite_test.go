@@ -3,9 +3,6 @@ package postgres_test
 import (
 	"context"
 	"errors"
-	"flag"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -28,33 +25,14 @@ func TestConformance(t *testing.T) {
 
 // TestCheck: random histories against the kit's model.
 func TestCheck(t *testing.T) {
-	few(t, 25)
+	t.Parallel()
 	proptest.Check(t, opener(t, direct(t)), proptest.Options{})
 }
 
 // TestLinearizable: goroutines on one store, each call on a connection of its own.
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	proptest.Linearizable(t, opener(t, direct(t)), proptest.Options{})
-}
-
-// few bounds the random histories of a test where nobody asked for a number of them: each
-// step of one looks at the whole store, over a connection.
-func few(t *testing.T, checks int) {
-	t.Helper()
-	given := os.Getenv("RAPID_CHECKS") != ""
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
-	if given {
-		return
-	}
-	before := flag.Lookup("rapid.checks").Value.String()
-	if err := flag.Set("rapid.checks", strconv.Itoa(checks)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := flag.Set("rapid.checks", before); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // access is how a test reaches the database.

@@ -18,7 +18,7 @@ import (
 // TestCheckWithFailures (H20): random histories in which statement after statement fails with something
 // that sending it again cures: nobody notices.
 func TestCheckWithFailures(t *testing.T) {
-	few(t, 3)
+	t.Parallel()
 	const period = 17 // more than the statements of any one transaction, which would never end
 	p, dsn := newProxy(t)
 	var opening atomic.Bool
@@ -47,6 +47,7 @@ func TestCheckWithFailures(t *testing.T) {
 // TestLinearizableWithBrokenConnections (H20): connections break at drawn statements, before or after
 // they took effect. Each call has one effect or none, and an answer that fits.
 func TestLinearizableWithBrokenConnections(t *testing.T) {
+	t.Parallel()
 	p, dsn := newProxy(t)
 	a := through(t, dsn, pgx.QueryExecModeCacheStatement)
 	a.trouble = &proptest.Trouble{
