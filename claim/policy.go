@@ -96,7 +96,8 @@ type ReleasePolicy struct {
 	Now time.Time
 	// After delays the wake: now + After. >= 0; zero is due at once.
 	After time.Duration
-	// Refund hands the attempt back: execution never began, or an orderly shutdown.
+	// Refund hands the attempt back, for what is no fault of the run: execution never began, an orderly
+	// shutdown, a claim that could not be refreshed in time.
 	Refund bool
 }
 

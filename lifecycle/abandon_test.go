@@ -25,7 +25,7 @@ func TestH7ForeignWorkIsHandedBackUnharmedAndFinishedElsewhere(t *testing.T) {
 	var abandons []lifecycle.Abandon
 	unable := newEngine(t, store, options{
 		Clock: clock, AbandonBackoff: 10 * time.Second,
-		ObserveAbandon: func(a lifecycle.Abandon) { abandons = append(abandons, a) },
+		Observers: whenAbandoned(func(a lifecycle.Abandon) { abandons = append(abandons, a) }),
 	})
 	r := start(t, &able.Client, publish(t, &able.Client, single), nil, lifecycle.StartOptions{})
 	d := drain(t, unable)
@@ -115,7 +115,7 @@ func TestH4BadDocumentIsReportedAndBacksOffWhileOthersGoOn(t *testing.T) {
 	codes := map[string]string{}
 	e := newEngine(t, store, options{
 		Clock: clock, Concurrency: 1, Logger: log.logger(),
-		ObserveAbandon: func(a lifecycle.Abandon) { codes[a.Run] = a.Reasons[0].Code },
+		Observers: whenAbandoned(func(a lifecycle.Abandon) { codes[a.Run] = a.Reasons[0].Code }),
 	}, act("work", func(context.Context) error { return nil }))
 	ref := publish(t, &e.Client, single)
 	for _, id := range []string{"a-corrupt", "b-newer", "c-good"} {
@@ -183,7 +183,7 @@ func TestWhatKeepsARunFromBeginningIsToldApart(t *testing.T) {
 					return nil
 				}
 				var told []lifecycle.Abandon
-				fresh := newEngine(t, store, options{ObserveAbandon: func(a lifecycle.Abandon) { told = append(told, a) }},
+				fresh := newEngine(t, store, options{Observers: whenAbandoned(func(a lifecycle.Abandon) { told = append(told, a) })},
 					act("work", func(context.Context) error { return nil }))
 				d := drain(t, fresh)
 				got := inspect(t, &e.Client, r.ID)

@@ -75,7 +75,7 @@ func (v *vehicle) apply(p run.Proposal) bool {
 			slog.String(keyGraph, p.Document.Graph.ID), slog.String(keyNode, f.Node), slog.String(keyReason, f.Code))
 	}
 	v.engine.watch.committed(v.lease.Owner, &p, mark)
-	v.engine.observe(p.Document, p.Events)
+	v.engine.observe(v.told, p.Document, p.Events)
 	v.engine.tellCommitted(v.told, v.lease.Owner, &p, true, v.engine.clock.Now().Sub(began))
 	if p.Schedule.Kind == checkpoint.Retain {
 		return true
@@ -114,12 +114,14 @@ func (v *vehicle) send(p *run.Proposal) error {
 			if p.Schedule.Kind == checkpoint.Retain {
 				e.beat.confirm(v, sent)
 			}
+			e.outage.over(v.told)
 			return nil
 		}
 		if n == commitRetryLimit || backend.Classify(err) == backend.Permanent {
 			return err
 		}
-		v.say(slog.LevelWarn, "belay: the outcome of a commit is open, it is sent again", slog.String(keyError, err.Error()))
+		v.say(slog.LevelDebug, "belay: the outcome of a commit is open, it is sent again", slog.String(keyError, err.Error()))
+		e.outage.failed(v.told, err, retryDelay(n))
 		if !e.sleep(v.ctx, retryDelay(n)) {
 			return err
 		}

@@ -35,7 +35,9 @@ type Config struct {
 	TTL time.Duration
 	// MaxAttempts is how many launches in a row without a commit before poison. Defaults to 5.
 	MaxAttempts int
-	// MaxAbandons is how many abandons in a row before poison. Defaults to 20.
+	// MaxAbandons is how many abandons in a row before poison. It is also how often in a row, without a
+	// commit, this engine gives a run's attempt back when it gives the run up because it could not
+	// refresh its claim in time. Defaults to 20.
 	MaxAbandons int
 	// AbandonBackoff is the delay before an abandoned run is due again; jitter of up to half
 	// of it is added. For a node timeout above MaxNodeTimeout, which never poisons, it is
@@ -83,8 +85,6 @@ type Config struct {
 	// Observe, when set, is called after each commit of this engine with its events. It
 	// cannot veto anything; its panics are logged. It must not modify what it is given.
 	Observe func(d *run.Document, events []run.Event)
-	// ObserveAbandon, when set, is called after each abandon. Its panics are logged.
-	ObserveAbandon func(Abandon)
 	// Observers are told what the engine does, in this order: for metrics and traces.
 	Observers []Observer
 

@@ -72,7 +72,7 @@ func TestAReleaseRunsWhatItAcceptsAndHandsBackTheRest(t *testing.T) {
 	}
 
 	var told []lifecycle.Abandon
-	strict := newEngine(t, store, options{Clock: clock, ObserveAbandon: func(a lifecycle.Abandon) { told = append(told, a) }}, chargeV3(&ran))
+	strict := newEngine(t, store, options{Clock: clock, Observers: whenAbandoned(func(a lifecycle.Abandon) { told = append(told, a) })}, chargeV3(&ran))
 	if d := drain(t, strict); d.Abandons != 2 || d.Commits != 0 || len(ran) != 0 {
 		t.Fatalf("a release that does not accept version 2: %+v, ran %v", d, ran)
 	}
@@ -196,7 +196,7 @@ func TestAPinnedEngineHandsBackWhatItsFormatCannotSay(t *testing.T) {
 		act("tell", func(context.Context) error { return nil }),
 	}
 	var told []lifecycle.Abandon
-	pinned := newEngine(t, open(1), options{Clock: clock, ObserveAbandon: func(a lifecycle.Abandon) { told = append(told, a) }}, types...)
+	pinned := newEngine(t, open(1), options{Clock: clock, Observers: whenAbandoned(func(a lifecycle.Abandon) { told = append(told, a) })}, types...)
 	free := newEngine(t, open(0), options{Clock: clock}, types...)
 	from, to := publish(t, &pinned.Client, before), publish(t, &pinned.Client, after)
 	plain := start(t, &pinned.Client, from, nil, lifecycle.StartOptions{ID: "plain"})

@@ -180,6 +180,9 @@ func (h *history) judgeRun(id string, changes []change, holders map[string]strin
 			launches, left = nil, 0
 		case released:
 			left -= before.attempts - c.attempts
+			if n := len(launches); n > 0 && c.attempts < before.attempts {
+				launches = launches[:n-1] // it was given back with its attempt, and leads to no poison
+			}
 			if c.abandons != before.abandons {
 				h.abandons++
 			}

@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -163,6 +162,7 @@ func (d *dispatcher) claimed(n int) {
 	now := d.session.engine.clock.Now()
 	d.looked, d.interval = now, d.jittered()
 	d.found, d.trouble, d.rested, d.lastError = now, 0, time.Time{}, nil
+	d.session.engine.outage.over(d.session.io)
 	d.empty++
 	if n > 0 {
 		d.empty = 0
@@ -182,8 +182,7 @@ func (d *dispatcher) refused(err error) {
 	d.lastError = err
 	now := e.clock.Now()
 	d.looked, d.rested = now, now.Add(pause)
-	e.log.LogAttrs(context.Background(), slog.LevelError, "belay: due runs cannot be claimed, it is tried again",
-		slog.Duration("after", pause), slog.Int("failures", d.trouble), slog.String(keyError, err.Error()))
+	e.outage.failed(d.session.io, err, pause)
 	d.woken.Set()
 }
 

@@ -28,6 +28,7 @@ type Engine struct {
 	limits  *limits
 	serving serving
 	stats   counters
+	outage  outage
 	trouble atomic.Int32 // failures before execution in a row, over all runs
 }
 
@@ -51,6 +52,7 @@ func New(cfg Config) (*Engine, error) {
 	e.Client = Client{engine: e, owner: backend.Tenantless()}
 	e.beat = newHeartbeat(e)
 	e.watch = newWatch(e)
+	e.outage.engine = e
 	e.limits = newLimits(cfg.NodeLimits)
 	return e, nil
 }
@@ -67,7 +69,8 @@ type Stats struct {
 	Claims, Poisons int64
 	// Commits are those of driven runs; Replays of them were found applied already.
 	Commits, Replays int64
-	// LostClaims are runs whose claim another took, or a signal revoked, under way.
+	// LostClaims are runs whose claim another took, or a signal revoked, under way, or that were given up
+	// because their claim could not be refreshed in time.
 	LostClaims int64
 	// Abandons and Releases were handed back before execution began, or by a shutdown.
 	Abandons, Releases int64

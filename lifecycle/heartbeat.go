@@ -27,9 +27,17 @@ type heartbeat struct {
 	stop    func() bool
 
 	refreshing bool // by one tick at a time, however long the backend takes
+
+	givenUp map[string]int // how often in a row, without a commit, a run was given up here
 }
 
-func newHeartbeat(e *Engine) *heartbeat { return &heartbeat{engine: e, runs: map[string]*vehicle{}} }
+// maxGivenUp bounds of how many runs it is known that they were given up. One that is forgotten is
+// counted anew.
+const maxGivenUp = 4096
+
+func newHeartbeat(e *Engine) *heartbeat {
+	return &heartbeat{engine: e, runs: map[string]*vehicle{}, givenUp: map[string]int{}}
+}
 
 func (h *heartbeat) tickEvery() time.Duration  { return h.engine.cfg.TTL / 12 }
 func (h *heartbeat) refreshAge() time.Duration { return h.engine.cfg.TTL / 3 }
@@ -79,6 +87,32 @@ func (h *heartbeat) drop(v *vehicle) {
 	if id := v.lease.Run; h.runs[id] == v {
 		delete(h.runs, id)
 	}
+	if v.commits > 0 && len(h.givenUp) > 0 {
+		delete(h.givenUp, v.lease.Run)
+	}
+}
+
+// givesUp counts a run that is given up because its claim could not be refreshed in time, and
+// reports whether it gets its attempt back: the host or the database is to blame, unless it happens
+// to this run again and again.
+func (h *heartbeat) givesUp(v *vehicle) (refund bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for old := range h.givenUp {
+		if len(h.givenUp) < maxGivenUp {
+			break
+		}
+		delete(h.givenUp, old)
+	}
+	h.givenUp[v.lease.Run]++
+	return h.givenUp[v.lease.Run] <= h.engine.cfg.MaxAbandons
+}
+
+// expiresIn is how long it takes until a claim that was not confirmed again may be stolen.
+func (h *heartbeat) expiresIn(v *vehicle) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return max(h.engine.cfg.TTL-h.engine.clock.Now().Sub(v.confirmed), 0)
 }
 
 // driver is the vehicle that drives an owner's run here, holds its claim as far as is known, and will
@@ -174,7 +208,7 @@ func (h *heartbeat) tick() {
 	h.mu.Unlock()
 
 	for _, v := range overdue {
-		v.say(slog.LevelWarn, "belay: a claim could not be refreshed in time, its run is given up here")
+		v.say(h.engine.outage.warning(), "belay: a claim could not be refreshed in time, its run is given up here")
 		v.end(ErrClaimLost, FenceExpiry)
 	}
 	if due != nil {
@@ -215,6 +249,7 @@ func (h *heartbeat) refresh(due []*vehicle) {
 			answers[i] = e.store.RefreshClaim(ctx, v.lease.Run, v.lease.Token, time.Time{})
 		}
 	}
+	var failure error
 	for i, v := range due[:min(len(due), len(answers))] {
 		switch err := answers[i]; {
 		case err == nil:
@@ -222,8 +257,14 @@ func (h *heartbeat) refresh(due []*vehicle) {
 		case errors.Is(err, claim.ErrClaimLost):
 			e.scheduler.Go(func() { h.lost(v) })
 		case !errors.Is(err, backend.ErrBusy):
-			v.say(slog.LevelWarn, "belay: a claim could not be refreshed, it is tried again", slog.String(keyError, err.Error()))
+			failure = err
+			v.say(slog.LevelDebug, "belay: a claim could not be refreshed, it is tried again", slog.String(keyError, err.Error()))
 		}
+	}
+	if failure != nil {
+		e.outage.failed(ctx, failure, h.tickEvery())
+	} else {
+		e.outage.over(ctx)
 	}
 }
 

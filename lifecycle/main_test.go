@@ -217,6 +217,11 @@ func (f *faulty) AbandonClaim(ctx context.Context, id string, token claim.Token,
 	return around(f, "abandon", func() (claim.Disposition, error) { return f.Store.AbandonClaim(ctx, id, token, p) })
 }
 
+// whenAbandoned is an observer of abandons only.
+func whenAbandoned(f func(lifecycle.Abandon)) []lifecycle.Observer {
+	return []lifecycle.Observer{{Abandoned: func(_ context.Context, a lifecycle.Abandon) { f(a) }}}
+}
+
 func newMemory(clock lifecycle.Clock) *memory.Store {
 	if clock == nil {
 		return memory.New(memory.Options{})

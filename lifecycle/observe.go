@@ -23,9 +23,9 @@ const (
 )
 
 // observe tells the hook of a commit.
-func (e *Engine) observe(d *run.Document, events []run.Event) {
+func (e *Engine) observe(ctx context.Context, d *run.Document, events []run.Event) {
 	if e.cfg.Observe != nil {
-		e.guard("Observe", d.ID, func() { e.cfg.Observe(d, events) })
+		e.guard(ctx, "Observe", d.ID, func() { e.cfg.Observe(d, events) })
 	}
 }
 
@@ -41,10 +41,10 @@ func answered(call func() error) (err error) {
 }
 
 // guard calls a hook of the host, whose panic must not harm the run.
-func (e *Engine) guard(hook, runID string, call func()) {
+func (e *Engine) guard(ctx context.Context, hook, runID string, call func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			e.log.LogAttrs(context.Background(), slog.LevelError, "belay: a hook panicked",
+			e.log.LogAttrs(ctx, slog.LevelError, "belay: a hook panicked",
 				slog.String("hook", hook), slog.String(keyRun, runID), slog.String(keyError, panicText(r)))
 		}
 	}()

@@ -51,11 +51,11 @@ func TestObserveSeesEveryCommitOnceInOrderAndCannotHarm(t *testing.T) {
 	}
 }
 
-func TestPanicsOfTheAbandonHookDoNoHarm(t *testing.T) {
+func TestPanicsOfAnObserverOfAbandonsDoNoHarm(t *testing.T) {
 	store := newMemory(nil)
 	able := newEngine(t, store, options{}, ask)
 	r := start(t, &able.Client, publish(t, &able.Client, question), nil, lifecycle.StartOptions{})
-	drain(t, newEngine(t, store, options{ObserveAbandon: func(lifecycle.Abandon) { panic(1) }}))
+	drain(t, newEngine(t, store, options{Observers: whenAbandoned(func(lifecycle.Abandon) { panic(1) })}))
 	if got := inspect(t, &able.Client, r.ID); got.Abandons != 1 {
 		t.Errorf("abandons %d", got.Abandons)
 	}

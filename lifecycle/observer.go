@@ -171,9 +171,9 @@ type ObservedAttempt struct {
 }
 
 // tell calls every observer that has the function, whose panic is logged.
-func (e *Engine) tell(name, runID string, each func(o *Observer)) {
+func (e *Engine) tell(ctx context.Context, name, runID string, each func(o *Observer)) {
 	for i := range e.cfg.Observers {
-		e.guard("Observer."+name, runID, func() { each(&e.cfg.Observers[i]) })
+		e.guard(ctx, "Observer."+name, runID, func() { each(&e.cfg.Observers[i]) })
 	}
 }
 
@@ -200,7 +200,7 @@ func (c valuesContext) Value(key any) any {
 
 func (e *Engine) tellStarting(ctx context.Context, s ObservedStart) (context.Context, map[string]string) {
 	var metadata map[string]string
-	e.tell("Starting", s.Run, func(o *Observer) {
+	e.tell(ctx, "Starting", s.Run, func(o *Observer) {
 		if o.Starting == nil {
 			return
 		}
@@ -217,7 +217,7 @@ func (e *Engine) tellStarting(ctx context.Context, s ObservedStart) (context.Con
 }
 
 func (e *Engine) tellStarted(ctx context.Context, s ObservedStart) {
-	e.tell("Started", s.Run, func(o *Observer) {
+	e.tell(ctx, "Started", s.Run, func(o *Observer) {
 		if o.Started != nil {
 			o.Started(ctx, s)
 		}
@@ -229,7 +229,7 @@ func (e *Engine) tellCommitted(ctx context.Context, owner backend.Owner, p *run.
 		return
 	}
 	c := ObservedCommit{ObservedRun: observed(owner, p.Document), Type: p.Type, Status: p.Document.Status, Driven: driven, Took: took}
-	e.tell("Committed", c.Run, func(o *Observer) {
+	e.tell(ctx, "Committed", c.Run, func(o *Observer) {
 		if o.Committed != nil {
 			o.Committed(ctx, c)
 		}
@@ -241,15 +241,16 @@ func observed(owner backend.Owner, d *run.Document) ObservedRun {
 }
 
 func (e *Engine) tellGrouped(size int, took time.Duration) {
-	e.tell("Grouped", "", func(o *Observer) {
+	ctx := context.Background()
+	e.tell(ctx, "Grouped", "", func(o *Observer) {
 		if o.Grouped != nil {
-			o.Grouped(context.Background(), ObservedGroup{Size: size, Took: took})
+			o.Grouped(ctx, ObservedGroup{Size: size, Took: took})
 		}
 	})
 }
 
 func (e *Engine) tellPoisoned(ctx context.Context, p ObservedPoison) {
-	e.tell("Poisoned", p.Run, func(o *Observer) {
+	e.tell(ctx, "Poisoned", p.Run, func(o *Observer) {
 		if o.Poisoned != nil {
 			o.Poisoned(ctx, p)
 		}
@@ -282,11 +283,15 @@ func (v *vehicle) tellClaimed(d *run.Document) {
 		}
 	}
 	c.ObservedRun = v.observed()
-	v.engine.tell("Claimed", c.Run, func(o *Observer) {
+	ctx := v.told
+	v.engine.tell(ctx, "Claimed", c.Run, func(o *Observer) {
 		if o.Claimed != nil {
-			v.told = with(v.told, o.Claimed(v.told, c))
+			ctx = with(ctx, o.Claimed(ctx, c))
 		}
 	})
+	v.mu.Lock()
+	v.told = ctx
+	v.mu.Unlock()
 }
 
 // dueSince is when a run became due that is claimed for the first time since its last commit.
@@ -309,13 +314,13 @@ func (v *vehicle) tellEnded() {
 	}
 	end := ObservedEnd{ObservedRun: v.observed(), Commits: v.commits, Held: v.engine.clock.Now().Sub(v.began), Lost: v.lostAt}
 	if end.Lost != "" {
-		v.engine.tell("FenceLost", end.Run, func(o *Observer) {
+		v.engine.tell(v.told, "FenceLost", end.Run, func(o *Observer) {
 			if o.FenceLost != nil {
 				o.FenceLost(v.told, ObservedLoss{ObservedRun: end.ObservedRun, Stage: end.Lost})
 			}
 		})
 	}
-	v.engine.tell("Ended", end.Run, func(o *Observer) {
+	v.engine.tell(v.told, "Ended", end.Run, func(o *Observer) {
 		if o.Ended != nil {
 			o.Ended(v.told, end)
 		}
@@ -324,10 +329,7 @@ func (v *vehicle) tellEnded() {
 
 func (v *vehicle) tellAbandoned(a Abandon) {
 	e := v.engine
-	if hook := e.cfg.ObserveAbandon; hook != nil {
-		e.guard("ObserveAbandon", a.Run, func() { hook(a) })
-	}
-	e.tell("Abandoned", a.Run, func(o *Observer) {
+	e.tell(v.told, "Abandoned", a.Run, func(o *Observer) {
 		if o.Abandoned != nil {
 			o.Abandoned(v.told, a)
 		}
@@ -353,7 +355,7 @@ func (a *attempt) tellAttempting() context.Context {
 		return a.ctx
 	}
 	ctx := a.ctx
-	v.engine.tell("Attempting", a.of.Run, func(o *Observer) {
+	v.engine.tell(a.ctx, "Attempting", a.of.Run, func(o *Observer) {
 		if o.Attempting != nil {
 			ctx = with(ctx, o.Attempting(ctx, a.observed()))
 		}
@@ -381,7 +383,7 @@ func (a *attempt) tellAttempted(result run.Result, cut, stuck bool) {
 			seen.Code = f.Code
 		}
 	}
-	v.engine.tell("Attempted", seen.Run, func(o *Observer) {
+	v.engine.tell(ctx, "Attempted", seen.Run, func(o *Observer) {
 		if o.Attempted != nil {
 			o.Attempted(ctx, seen)
 		}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belay-run/belay/claim"
@@ -271,4 +273,72 @@ func TestMiddlewareOfAnEngineWrapsEveryAttempt(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "Middleware[1] is nil") {
 		t.Errorf("a nil middleware: %v", err)
 	}
+}
+
+// traceKey is where an observer puts a trace id, which a handler of log records looks for.
+type traceKey struct{}
+
+// tracing is a slog.Handler that notes under which trace each record about a run was made.
+type tracing struct {
+	slog.Handler
+	mu    *sync.Mutex
+	trace map[string][]any // by message
+}
+
+func (h tracing) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h tracing) Handle(ctx context.Context, r slog.Record) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.trace[r.Message] = append(h.trace[r.Message], ctx.Value(traceKey{}))
+	return nil
+}
+
+func TestRecordsAboutARunCarryTheContextOfItsClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := tracing{slog.DiscardHandler, new(sync.Mutex), map[string][]any{}}
+		refresh := errInjected
+		store := &faulty{Store: newMemory(nil), fail: func(op string, _ bool) error {
+			if op == "refresh" {
+				return refresh
+			}
+			return nil
+		}}
+		launches := 0
+		e := newEngine(t, store, options{
+			Logger: slog.New(log), NodeGrace: time.Second,
+			Observe: func(*run.Document, []run.Event) { panic("a hook") },
+			Observers: []lifecycle.Observer{{Claimed: func(ctx context.Context, c lifecycle.ObservedClaim) context.Context {
+				return context.WithValue(ctx, traceKey{}, c.Run)
+			}, Ended: func(context.Context, lifecycle.ObservedEnd) { panic("an observer") }}},
+		}, act("work", func(ctx context.Context) error {
+			switch launches++; launches {
+			case 1: // it is given up, and left behind
+				<-ctx.Done()
+				time.Sleep(time.Hour)
+			case 2:
+				return errors.New("no luck")
+			}
+			return nil
+		}))
+		r := start(t, &e.Client, publish(t, &e.Client, single), nil, lifecycle.StartOptions{})
+		clear(log.trace) // of the start, which has no claim
+		drain(t, e)
+		refresh = nil
+		time.Sleep(time.Until(inspect(t, &e.Client, r.ID).Wake))
+		drain(t, e)
+		time.Sleep(2 * time.Hour)
+		wantStatus(t, inspect(t, &e.Client, r.ID), run.Failed)
+		for _, message := range []string{
+			"belay: a claim could not be refreshed in time, its run is given up here", "belay: stopped driving a run",
+			"belay: a node ignores the end of its context, its goroutine is left behind",
+			"belay: a node returned after its attempt had ended, what it returned is dropped",
+			"belay: committed", "belay: a run failed, its events and its failure say why", "belay: a hook panicked",
+		} {
+			traces := log.trace[message]
+			if len(traces) == 0 || slices.ContainsFunc(traces, func(trace any) bool { return trace != r.ID }) {
+				t.Errorf("%q was told under the traces %v, want %s", message, traces, r.ID)
+			}
+		}
+	})
 }

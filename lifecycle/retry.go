@@ -15,6 +15,10 @@ const (
 	// usually ends sooner.
 	commitRetryLimit = 60
 
+	// retryWithin is when a call is not sent again any more: a backend that answers so late has tried for
+	// long already, and only one of the two should.
+	retryWithin = time.Second
+
 	retryFirst = 5 * time.Millisecond
 	retryLast  = time.Second
 )
@@ -27,12 +31,14 @@ func retryDelay(n int) time.Duration {
 	return min(retryFirst<<n, retryLast)
 }
 
-// retry sends a call again, with a bound, while its error says that this may help. Every
-// call it is given is safe to repeat: a read, or a write with its ids fixed.
+// retry sends a call again while its error says that this may help: a few times, and not when the
+// backend was at it for long. Every call it is given is safe to repeat: a read, or a write with its ids
+// fixed.
 func (e *Engine) retry(ctx context.Context, call func() error) error {
+	began := e.clock.Now()
 	for n := 0; ; n++ {
 		err := call()
-		if err == nil || n == retryLimit || backend.Classify(err) == backend.Permanent {
+		if err == nil || n == retryLimit || backend.Classify(err) == backend.Permanent || e.clock.Now().Sub(began) >= retryWithin {
 			return err
 		}
 		if !e.sleep(ctx, retryDelay(n)) {

@@ -218,16 +218,20 @@ func (s *session) claim(limit int, prefer claim.Class) (vehicles []*vehicle, poi
 	}
 	var batch backend.ClaimedBatch
 	var sent time.Time
+	ask := func() (err error) {
+		sent = e.clock.Now()
+		if e.features.ClaimDocuments != nil {
+			batch, err = e.features.ClaimDocuments.ClaimDueDocuments(s.io, policy)
+		} else {
+			batch.Batch, err = e.store.ClaimDue(s.io, policy)
+		}
+		return err
+	}
 	err = answered(func() error {
-		return e.retry(s.io, func() (err error) {
-			sent = e.clock.Now()
-			if e.features.ClaimDocuments != nil {
-				batch, err = e.features.ClaimDocuments.ClaimDueDocuments(s.io, policy)
-			} else {
-				batch.Batch, err = e.store.ClaimDue(s.io, policy)
-			}
-			return err
-		})
+		if s.dispatcher != nil {
+			return ask() // the dispatcher tries again, and Health tells of the first failure
+		}
+		return e.retry(s.io, ask)
 	})
 	if err != nil {
 		return nil, 0, err

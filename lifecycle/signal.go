@@ -157,7 +157,7 @@ func (c *Client) mutate(ctx context.Context, id string, commit checkpoint.ID, de
 	}
 	e.beat.end(id, m.Document.Seq, cause)
 	if decided != nil {
-		e.observe(decided.Document, decided.Events)
+		e.observe(ctx, decided.Document, decided.Events)
 		e.tellCommitted(ctx, c.owner, decided, false, e.clock.Now().Sub(began))
 		e.becomesDue(*decided)
 	}

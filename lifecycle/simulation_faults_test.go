@@ -16,6 +16,7 @@ var simFaults = []string{
 	"a lost claim that ends nobody", "a commit after the shutdown", "a refund that is forgotten at the shutdown",
 	"a claim that is kept at the shutdown", "a shutdown timeout that is ignored", "a stale graph cache",
 	"a commit budget that is ignored", "a retry that is parked without a release",
+	"a claim that is given up without a refund",
 	"a signal that is dropped while the run is busy", "too many runs at once",
 }
 

@@ -343,8 +343,15 @@ func (f *fleet) play() {
 		for i := range simRuns {
 			id := fmt.Sprintf("run-%d", i)
 			f.runs[id] = &simRun{}
-			if _, err := f.people.Start(context.Background(), f.refs[i%2], nil, StartOptions{ID: id}); err != nil {
-				f.t.Error(err)
+			for {
+				_, err := f.people.Start(context.Background(), f.refs[i%2], nil, StartOptions{ID: id})
+				if err == nil || errors.Is(err, backend.ErrConflict) { // or its answer was lost before
+					break
+				}
+				if backend.Classify(err) == backend.Permanent {
+					f.t.Error(err)
+					break
+				}
 			}
 		}
 	})

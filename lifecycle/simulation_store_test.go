@@ -246,10 +246,12 @@ func (s *simStore) ReleaseClaim(ctx context.Context, id string, token claim.Toke
 			if s.host.stopping {
 				return simNone{}, nil
 			}
+		case "a claim that is given up without a refund":
+			p.Refund = p.Refund && p.After == 0
 		}
 		r := s.fleet.runs[id]
-		if s.host.stopping && !p.Refund && r.token == token {
-			s.fleet.breaks("host %d stops, and %s pays for it with an attempt", s.host.id, id)
+		if !p.Refund && r.token == token { // no node of the simulation is to blame for that
+			s.fleet.breaks("host %d gives %s back, which pays for it with an attempt", s.host.id, id)
 		}
 		err := s.Store.ReleaseClaim(ctx, id, token, p)
 		if err == nil && r.token == token {

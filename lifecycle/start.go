@@ -105,7 +105,7 @@ func (c *Client) Start(ctx context.Context, ref graph.Ref, input any, opts Start
 	if err != nil || inserted.Existing {
 		return r, err
 	}
-	e.observe(init.Document, init.Events)
+	e.observe(told, init.Document, init.Events)
 	e.tellCommitted(told, c.owner, &init.Proposal, false, e.clock.Now().Sub(since))
 	if inserted.Lease != nil {
 		r.ClaimedAt, r.Attempts = now, 1

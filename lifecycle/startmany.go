@@ -73,7 +73,7 @@ func (c *Client) StartMany(ctx context.Context, ref graph.Ref, runs []NewRun) ([
 			}
 			answer.Run, answer.Err = c.started(ctx, e.store, inits[k], inserted.Inserted)
 			if !inserted.Existing {
-				e.observe(inits[k].Document, inits[k].Events)
+				e.observe(told[k], inits[k].Document, inits[k].Events)
 				e.tellCommitted(told[k], c.owner, &inits[k].Proposal, false, e.clock.Now().Sub(began))
 				e.becomesDue(inits[k].Proposal)
 			}

@@ -41,8 +41,7 @@ type vehicle struct {
 	commits   int
 	wake      time.Time // when the run is due again, when this vehicle left it unfinished
 	abandoned bool
-	parked    bool            // by its last commit, without a step
-	told      context.Context // ctx, with what observers added
+	parked    bool // by its last commit, without a step
 	claimTold bool
 	began     time.Time // local instant at which observers were told of the claim
 	metadata  map[string]string
@@ -52,8 +51,9 @@ type vehicle struct {
 	reached atomic.Pointer[run.Document] // that commit's, nil while it is not known
 
 	mu       sync.Mutex
-	cause    error      // why the vehicle must end
-	stage    FenceStage // where that came from; empty: not from a lost claim
+	told     context.Context // ctx, with what observers added; the holder of the baton sets it, and may read it as it is
+	cause    error           // why the vehicle must end
+	stage    FenceStage      // where that came from; empty: not from a lost claim
 	finished bool
 	attempts []attempt // of the superstep in flight
 	pending  int       // attempts that have neither returned nor been given up
@@ -148,7 +148,7 @@ func (v *vehicle) advance() {
 				return
 			}
 			if v.engine.beat.overdue(v) {
-				v.lost(FenceExpiry, "the claim was not refreshed in time, nothing is begun under it")
+				v.giveUp("the claim was not refreshed in time, nothing is begun under it")
 				return
 			}
 			v.plan = plan
@@ -222,11 +222,17 @@ func (v *vehicle) over() bool {
 
 // leave stops for a cause before anything was committed for it.
 func (v *vehicle) leave(cause error) {
-	if errors.Is(cause, ErrShutdown) {
+	v.mu.Lock()
+	stage := v.stage
+	v.mu.Unlock()
+	switch {
+	case errors.Is(cause, ErrShutdown):
 		v.release(claim.ReleasePolicy{Refund: true})
-		return
+	case stage == FenceExpiry:
+		v.giveUp(cause.Error())
+	default:
+		v.lost("", cause.Error())
 	}
-	v.lost("", cause.Error())
 }
 
 // lost ends quietly: somebody else has the run, or had a say in it. An empty stage is the one at which
@@ -256,12 +262,15 @@ func (v *vehicle) finish() {
 	v.session.finished(v)
 }
 
-// say logs about the run.
+// say logs about the run, under the context of its claim. It takes the vehicle's lock.
 func (v *vehicle) say(level slog.Level, message string, attrs ...slog.Attr) {
-	if !v.engine.log.Enabled(context.Background(), level) {
+	v.mu.Lock()
+	ctx := v.told
+	v.mu.Unlock()
+	if !v.engine.log.Enabled(ctx, level) {
 		return
 	}
-	v.engine.log.LogAttrs(context.Background(), level, message, append([]slog.Attr{
+	v.engine.log.LogAttrs(ctx, level, message, append([]slog.Attr{
 		slog.String(keyRun, v.lease.Run), slog.Int64(keySeq, v.seq.Load()),
 	}, attrs...)...)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -105,7 +106,7 @@ func (p *progress) say(format string, args ...any) {
 }
 
 // abandoned tells that the run cannot begin here.
-func (p *progress) abandoned(a belay.Abandon) {
+func (p *progress) abandoned(_ context.Context, a belay.Abandon) {
 	for _, r := range a.Reasons {
 		p.say("%s the run cannot go on here, and is handed back: %s", p.terminal.paint(red, "!"), r.Message)
 	}

@@ -134,7 +134,7 @@ func newEngine(s *store, progress *progress) (*belay.Engine, error) {
 	}
 	if progress != nil {
 		cfg.Observe = progress.observe
-		cfg.ObserveAbandon = progress.abandoned
+		cfg.Observers = []belay.Observer{{Abandoned: progress.abandoned}}
 	}
 	return belay.New(cfg)
 }
