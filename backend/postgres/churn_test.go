@@ -3,7 +3,9 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,14 +17,30 @@ import (
 	"github.com/belay-run/belay/run"
 )
 
-// BenchmarkClaimsAfterChurn: claims of 100 from a small table, and from one with a million finished and
-// 200,000 due runs of which others were finished under an old snapshot, so that the server can remove
+// finishedRuns is how many finished runs benchmarks fill a store with: BELAY_BENCH_RUNS, or 100,000, with
+// which each benchmark is done in a minute.
+func finishedRuns(b *testing.B) int {
+	b.Helper()
+	given := os.Getenv("BELAY_BENCH_RUNS")
+	if given == "" {
+		return 100_000
+	}
+	n, err := strconv.Atoi(given)
+	if err != nil || n < 1000 {
+		b.Fatalf("BELAY_BENCH_RUNS is %q: it must be a number of runs, 1000 or more", given)
+	}
+	return n
+}
+
+// BenchmarkClaimsAfterChurn: claims of 100 from a small table, and from one with many finished and a fifth
+// as many due runs, of which others were claimed under an old snapshot, so that the server can remove
 // neither their rows nor their entries of indexes. Reported are the median and the 99th percentile.
 func BenchmarkClaimsAfterChurn(b *testing.B) {
+	finished := finishedRuns(b)
 	for _, c := range []struct {
 		name                 string
 		finished, due, churn int
-	}{{"small", 0, 10_000, 0}, {"large", 1_000_000, 200_000, 0}, {"churned", 1_000_000, 200_000, 20_000}} {
+	}{{"small", 0, 10_000, 0}, {"large", finished, finished / 5, 0}, {"churned", finished, finished / 5, finished / 50}} {
 		b.Run(c.name, func(b *testing.B) {
 			a := direct(b)
 			s := newStore(b, a, postgres.Options{PollOnly: true})
@@ -66,17 +84,17 @@ from (select n, timestamptz '2030-01-01' + n * interval '1 millisecond' as at fr
 	}
 }
 
-// BenchmarkManyFinished: what is asked of a store with three million finished runs, each with four events,
-// and a thousand that are not.
+// BenchmarkManyFinished: what is asked of a store with many finished runs, each with four events, of which a
+// thousandth have failed, and a thousand that are not finished.
 func BenchmarkManyFinished(b *testing.B) {
-	const finished = 3_000_000
+	finished := finishedRuns(b)
 	a := direct(b)
 	s := newStore(b, a, postgres.Options{PollOnly: true})
 	ctx := context.Background()
 	ref, _ := aGraph()
 	for _, text := range []string{
-		fmt.Sprintf(`insert into %s (id, owner, graph_id, graph_hash, status, started_at, updated_at, finished_at, wake_at, checkpoint_seq, checkpoint_type, checkpoint_id, document)
-select 'run-' || lpad(n::text, 8, '0'), 'tenant-' || n %% 50, 'proof', '%s', case when n <= %[3]d then 'done' else 'running' end, at, at, case when n <= %[3]d then at end,
+		fmt.Sprintf(`insert into %[1]s (id, owner, graph_id, graph_hash, status, started_at, updated_at, finished_at, wake_at, checkpoint_seq, checkpoint_type, checkpoint_id, document)
+select 'run-' || lpad(n::text, 8, '0'), 'tenant-' || n %% 50, 'proof', '%[2]s', case when n > %[3]d then 'running' when n %% 1000 = 0 then 'failed' else 'done' end, at, at, case when n <= %[3]d then at end,
   case when n > %[3]d then at end, 2, 'run_completed', 'c', convert_to(repeat('x', 300), 'UTF8')
 from (select n, timestamptz '2030-01-01' + n * interval '1 second' as at from generate_series(1, %[3]d + 1000) n) r`, nameOf(s, "runs"), ref.Hash, finished),
 		fmt.Sprintf("insert into %s (started_at, id, owner, graph_id, graph_hash) select started_at, id, owner, graph_id, graph_hash from %s", nameOf(s, "starts"), nameOf(s, "runs")),
@@ -102,6 +120,7 @@ from pg_class c join pg_namespace n on n.oid = relnamespace where nspname = $1 a
 		{"done", backend.Query{Limit: 50, Statuses: []run.Status{run.Done}}},
 		{"running", backend.Query{Limit: 50, Statuses: []run.Status{run.Running}}},
 		{"failed", backend.Query{Limit: 50, Statuses: []run.Status{run.Failed}}},
+		{"cancelled, of which there are none", backend.Query{Limit: 50, Statuses: []run.Status{run.Cancelled}}},
 	} {
 		b.Run("list of "+list.name, func(b *testing.B) {
 			for b.Loop() {
