@@ -8,6 +8,7 @@ import (
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/backend/memory"
+	"github.com/belay-run/belay/backend/seal"
 	"github.com/belay-run/belay/checkpoint"
 	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/graph"
@@ -316,10 +317,37 @@ func badBackend() map[string][]bad {
 		"backend.VerifyGraph": {{"other bytes", func(*world) error {
 			return backend.VerifyGraph(graph.Ref{ID: "a", Hash: "b"}, value.Value("{}"))
 		}, backend.ErrCorruptGraph, "a"}},
+		"backend.OpenDocument": stored(func(raw []byte) error {
+			_, err := backend.OpenDocument(nil, backend.Tenantless(), "r", 1, raw)
+			return err
+		}),
+		"backend.OpenEvent": stored(func(raw []byte) error {
+			_, err := backend.OpenEvent(nil, backend.Tenantless(), "r", 1, raw)
+			return err
+		}),
+		"backend.SameStoredEvent": stored(func(raw []byte) error {
+			_, err := backend.SameStoredEvent(nil, backend.Tenantless(), "r", 1, raw, nil, nil)
+			return err
+		})[1:],
+		"seal.AESGCM": {
+			{"a short key", func(*world) error { _, err := seal.AESGCM(map[string][]byte{"k": {1, 2}}, "k"); return err }, errArgument, "32 random"},
+			{"no key of that id", func(*world) error { _, err := seal.AESGCM(nil, "k"); return err }, errArgument, "current key"},
+			{"an empty id", func(*world) error { _, err := seal.AESGCM(map[string][]byte{"": make([]byte, 32)}, ""); return err }, errArgument, "key id"},
+		},
 		"backend.SameEvent": {{"an event that is not storable", func(w *world) error {
 			_, err := backend.SameEvent(w.initial().Events[0], run.Event{})
 			return err
 		}, run.ErrInvalidEvent, ""}},
+	}
+}
+
+// stored is what a row may hold that does not open.
+func stored(call func(raw []byte) error) []bad {
+	return []bad{
+		{"no payload", func(*world) error { return call([]byte("{")) }, backend.ErrCorrupt, "r"},
+		{"a payload that is cut off", func(*world) error { return call([]byte("\x00belay\x01\x07key")) }, backend.ErrCorrupt, "cut off"},
+		{"a payload that is sealed", func(*world) error { return call([]byte("\x00belay\x01\x01ksealed")) }, backend.ErrSealed, `"k"`},
+		{"a payload that a newer version has sealed", func(*world) error { return call([]byte("\x00belay\x02sealed")) }, backend.ErrSealed, "newer"},
 	}
 }
 

@@ -27,7 +27,7 @@ type bad struct {
 
 // libraries are the packages whose exported functions and methods TestBadInput knows.
 var libraries = []string{
-	".", "value", "claim", "checkpoint", "graph", "run", "node", "node/std", "backend", "backend/memory", "lifecycle", "lifecycle/otel",
+	".", "value", "claim", "checkpoint", "graph", "run", "node", "node/std", "backend", "backend/memory", "backend/seal", "lifecycle", "lifecycle/otel",
 }
 
 // elsewhere are the packages that it leaves out, each with the reason.
@@ -265,6 +265,9 @@ var noBadInput = map[string]string{
 	"run.Document.Interrupt": "says whether there is one",
 	"run.Document.Value":     "nil for a name that is not there",
 	"run.Snooze":             "an instant in the past means due at once, also the zero one; node.Snooze refuses that",
+
+	"backend.SealDocument": "seals any bytes; what a Sealer does wrong is a *SealingError",
+	"backend.SealEvent":    "seals any bytes; what a Sealer does wrong is a *SealingError",
 
 	"backend.VersionPage":   "cuts what a store found; the query is checked by CheckGraphQuery",
 	"backend.LatestVersion": "passes on what GraphVersions answered",

@@ -25,11 +25,11 @@ func mostSealed(plain int) int { return 2*plain + 64<<10 }
 
 // SealDocument is what a store keeps of an encoded document: the bytes as they are without a
 // Sealer. *SealingError.
-func SealDocument(s Sealer, owner Owner, d *run.Document, plain []byte) ([]byte, error) {
+func SealDocument(s Sealer, owner Owner, id string, seq int64, plain []byte) ([]byte, error) {
 	if s == nil {
 		return plain, nil
 	}
-	at := Place{Owner: owner, Run: d.ID, Payload: DocumentPayload, Seq: d.Seq}
+	at := Place{Owner: owner, Run: id, Payload: DocumentPayload, Seq: seq}
 	key, err := currentKey(s, at)
 	if err != nil || key == "" {
 		return plain, err
@@ -39,11 +39,11 @@ func SealDocument(s Sealer, owner Owner, d *run.Document, plain []byte) ([]byte,
 
 // SealEvent is what a store keeps of an encoded event, and beside it the digest that tells equal
 // events (clause E1), nil for bytes that stay plain. *SealingError.
-func SealEvent(s Sealer, owner Owner, e *run.Event, plain []byte) (stored, digest []byte, err error) {
+func SealEvent(s Sealer, owner Owner, id string, seq int64, plain []byte) (stored, digest []byte, err error) {
 	if s == nil {
 		return plain, nil, nil
 	}
-	at := Place{Owner: owner, Run: e.Run, Payload: EventPayload, Seq: e.Seq}
+	at := Place{Owner: owner, Run: id, Payload: EventPayload, Seq: seq}
 	key, err := currentKey(s, at)
 	if err != nil || key == "" {
 		return plain, nil, err

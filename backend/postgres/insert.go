@@ -171,7 +171,7 @@ func (s *Store) encode(owner backend.Owner, p run.Proposal, id checkpoint.ID) (d
 	if document, err = run.EncodeAs(p.Document, s.opts.WriteFormat); err != nil {
 		return nil, e, err
 	}
-	if document, err = backend.SealDocument(s.opts.Sealer, owner, p.Document, document); err != nil {
+	if document, err = backend.SealDocument(s.opts.Sealer, owner, p.Document.ID, p.Document.Seq, document); err != nil {
 		return nil, e, err
 	}
 	e = events{seqs: make([]int64, len(p.Events)), checkpoints: make([]*string, len(p.Events)), plain: make([][]byte, len(p.Events))}
@@ -189,7 +189,7 @@ func (s *Store) encode(owner backend.Owner, p run.Proposal, id checkpoint.ID) (d
 	}
 	e.bodies, e.digests = make([][]byte, len(p.Events)), make([][]byte, len(p.Events))
 	for i := range p.Events {
-		if e.bodies[i], e.digests[i], err = backend.SealEvent(s.opts.Sealer, owner, &p.Events[i], e.plain[i]); err != nil {
+		if e.bodies[i], e.digests[i], err = backend.SealEvent(s.opts.Sealer, owner, p.Events[i].Run, p.Events[i].Seq, e.plain[i]); err != nil {
 			return nil, e, err
 		}
 	}

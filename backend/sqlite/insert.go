@@ -202,7 +202,7 @@ func (s *Store) encode(owner backend.Owner, p run.Proposal, id checkpoint.ID) (d
 	if document, err = run.EncodeAs(p.Document, s.opts.WriteFormat); err != nil {
 		return nil, nil, err
 	}
-	if document, err = backend.SealDocument(s.opts.Sealer, owner, p.Document, document); err != nil {
+	if document, err = backend.SealDocument(s.opts.Sealer, owner, p.Document.ID, p.Document.Seq, document); err != nil {
 		return nil, nil, err
 	}
 	events = make([]event, len(p.Events))
@@ -215,7 +215,7 @@ func (s *Store) encode(owner backend.Owner, p run.Proposal, id checkpoint.ID) (d
 		if events[i].plain, err = run.EncodeEvent(*e); err != nil {
 			return nil, nil, err
 		}
-		body, digest, err := backend.SealEvent(s.opts.Sealer, owner, e, events[i].plain)
+		body, digest, err := backend.SealEvent(s.opts.Sealer, owner, e.Run, e.Seq, events[i].plain)
 		if err != nil {
 			return nil, nil, err
 		}
