@@ -48,6 +48,11 @@ it is still needed. With --dry-run it only tells what it would do.`,
 			return err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
+		for _, id := range opts.policy.Runs {
+			if _, err := s.InspectRun(cmd.Context(), backend.System(), id); errors.Is(err, backend.ErrNotFound) {
+				return fmt.Errorf("run %s: %w", id, err)
+			}
+		}
 		auditor := s.Features().Audit
 		if auditor == nil {
 			return usage(fmt.Errorf("%w: an audit", backend.ErrUnsupported), "name a database: --db sqlite:FILE, or --db postgres://HOST/DATABASE")

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -46,7 +47,11 @@ alone are success.`,
 				return usage(err, "name a graph document, as in: belay graph check order.yaml")
 			}
 			if len(found.Errors()) > 0 {
-				return t.report(args[0], nil, found)
+				err := t.report(args[0], nil, found)
+				if *nodes == "" && slices.ContainsFunc(found, func(d graph.Diagnostic) bool { return d.Code == node.CodeUnknownType }) {
+					t.say("only the built-in node types are known: check against your own with --nodes MANIFEST, the JSON of Registry.Manifest")
+				}
+				return err
 			}
 			compiled, err := publish(args[0], known)
 			if err != nil {

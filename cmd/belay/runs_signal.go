@@ -63,10 +63,17 @@ func question(d *run.Document, argument string) (found run.Interrupt, text strin
 		return found, text, nil
 	case d.Status.Terminal():
 		return found, "", fmt.Errorf("run %s: %w", d.ID, backend.ErrInactiveRun)
+	}
+	name, _, _ := strings.Cut(argument, "=")
+	answered := slices.ContainsFunc(d.Interrupts, func(i run.Interrupt) bool {
+		return i.Status == run.InterruptResolved && (i.Node == name || i.ID == name)
+	})
+	switch {
+	case answered:
+		return found, "", fmt.Errorf("run %s: %w", d.ID, run.ErrAlreadyResolved)
 	case len(asking) == 0:
 		return found, "", fmt.Errorf("run %s asks nothing: %w", d.ID, run.ErrNoInterrupt)
 	}
-	name, _, _ := strings.Cut(argument, "=")
 	return found, "", usage(fmt.Errorf("node %s of run %s asks nothing", name, d.ID), "these do: "+strings.Join(asking, ", "))
 }
 
@@ -106,6 +113,8 @@ that can run them, or ` + claim.MaxAttemptsExceeded + `, once what ended their p
 				return usage(errors.New("either one run is freed, or all that --reason fits"), "leave one out")
 			case many && all.reason == "":
 				return usage(errors.New("--reason is empty"), "as in: belay runs retry --reason "+claim.MaxAbandonsExceeded)
+			case many && !slices.Contains(poisonReasons, all.reason):
+				return usage(fmt.Errorf("--reason %s is none for which a run is poisoned", all.reason), "use one of "+strings.Join(poisonReasons, ", "))
 			case many:
 				return nil
 			case cmd.Flags().Changed("graph"), all.dryRun:
@@ -133,6 +142,8 @@ that can run them, or ` + claim.MaxAttemptsExceeded + `, once what ended their p
 	cmd.Flags().BoolVar(&all.dryRun, "dry-run", false, "with --reason: only count them")
 	return exits(cmd, exitInfrastructure)
 }
+
+var poisonReasons = []string{claim.MaxAbandonsExceeded, claim.MaxAttemptsExceeded}
 
 // signal finds the run and tells it something.
 func (d *desk) signal(ctx context.Context, prefix, said string, send func(*belay.Client, *run.Document) (*belay.Run, error)) error {
