@@ -5,7 +5,8 @@
 // Documents, proposed events and the values in them are kept as they were handed in,
 // without copying, and documents are handed out as they are kept: as the contract says,
 // nobody modifies them. The bytes of graphs are copied on the way in and on the way out,
-// and lists are copies.
+// and lists are copies. It has no Sealer: what it keeps is as readable as the rest of the
+// process's memory, and is written nowhere.
 //
 // Reads never wait: each run's committed state is one immutable snapshot, replaced as a
 // whole. Writes to one run are serialized by a lock of its own, and only the index of due

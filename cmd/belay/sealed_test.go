@@ -45,12 +45,12 @@ func TestSealedContentIsSaidToBeSo(t *testing.T) {
 		code int
 		says string
 	}{
-		"runs list":              {exitDone, "r1"},
-		"runs show r1":           {exitUsage, `unknown key`},
-		"runs events r1":         {exitUsage, `this command has no keys`},
-		"runs explain r1":        {exitUsage, `"spring"`},
-		"runs cancel r1":         {exitUsage, `sealed`},
-		"runs resolve r1 x null": {exitUsage, `sealed`},
+		"runs list":                {exitDone, "r1"},
+		"runs show r1":             {exitUsage, `unknown key`},
+		"runs events r1":           {exitUsage, `this command has no keys`},
+		"runs explain r1":          {exitUsage, `"spring"`},
+		"runs cancel r1":           {exitUsage, `sealed`},
+		"runs resolve r1 ask=null": {exitUsage, `sealed`},
 		"runs retry --reason max_claim_abandons_exceeded": {exitDone, ""},
 		"graph compat":        {exitDone, ""},
 		"fsck":                {exitDone, "I2.sealed: 1 documents and"},
