@@ -58,6 +58,7 @@ func TestH23ConformanceThroughPgBouncer(t *testing.T) {
 	dsn := pgtest.Bouncer(t)
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
 			a := through(t, dsn, mode)
 			a.opts.PollOnly = true
 			proptest.Conformance(t, opener(t, a), mostly(mode, pgx.QueryExecModeExec))
