@@ -51,7 +51,8 @@ func onPostgres(t *testing.T) database {
 		args: []string{"-db", dsn, "-schema", schema},
 		dsn:  dsn + separator + "belay_schema=" + schema,
 		open: func(t *testing.T) backend.Store {
-			s, err := postgres.Open(t.Context(), dsn, postgres.Options{Schema: schema})
+			// A migration beneath processes that write may have to try again until it gets all of its tables.
+			s, err := postgres.Open(t.Context(), dsn, postgres.Options{Schema: schema, SetupTimeout: patience})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -160,11 +160,13 @@ func (f *fleet) startAll(t *testing.T, binary string, extra ...string) {
 // migrate brings the schema up to date, beneath the processes of the release before.
 func (f *fleet) migrate(t *testing.T) {
 	t.Helper()
-	before := f.lines(t, f.applied)
+	before, began := f.lines(t, f.applied), time.Now()
 	f.store = f.open(t)
+	took := time.Since(began)
 	f.watch = &watch{store: f.store, limits: f.limits}
 	added := f.lines(t, f.applied)[len(before):]
-	t.Logf("%s: the schema of the release before is %s; the next one adds [%s]", f.name, strings.Join(before, " "), strings.Join(added, " "))
+	t.Logf("%s: the schema of the release before is %s; the next one adds [%s], in %v", f.name,
+		strings.Join(before, " "), strings.Join(added, " "), took.Round(time.Millisecond))
 }
 
 // replace ends a process in order and starts another in its place, and sees that the fleet goes on.
