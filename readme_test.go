@@ -97,6 +97,17 @@ var (
 )
 `,
 	},
+	"docs/sealing.md": {
+		imports: []string{
+			"context", "testing", "github.com/belay-run/belay/backend/seal", "github.com/belay-run/belay/backend/sqlite",
+		},
+		given: `
+var (
+	ctx       = context.Background()
+	may, june []byte
+)
+`,
+	},
 	"docs/testing.md": {
 		imports: []string{
 			"cmp", "context", "database/sql", "fmt", "testing", "testing/synctest", "time", "github.com/belay-run/belay",
