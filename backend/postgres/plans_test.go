@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -162,7 +163,7 @@ func groupsTouchNoFinishedRun(t *testing.T, s *Store, conn *pgxpool.Conn) {
 		plan := strings.Join(lines, "\n")
 		read := 0
 		for _, m := range rowsRead.FindAllStringSubmatch(plan, -1) {
-			n, err := strconv.Atoi(m[1])
+			n, err := strconv.ParseFloat(m[1], 64)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +171,7 @@ func groupsTouchNoFinishedRun(t *testing.T, s *Store, conn *pgxpool.Conn) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			read += n * loops
+			read += int(math.Round(n * float64(loops)))
 		}
 		for _, m := range rowsRemoved.FindAllStringSubmatch(plan, -1) {
 			n, err := strconv.Atoi(m[1])
@@ -194,7 +195,7 @@ func groupsTouchNoFinishedRun(t *testing.T, s *Store, conn *pgxpool.Conn) {
 // What an executed plan tells: the rows of each scan of runs, those that a filter of it threw away, and
 // those of the whole. Newer servers tell fractions of rows.
 var (
-	rowsRead    = regexp.MustCompile(`Scan (?:Backward )?(?:using \w+ )?on runs[^\n]*\(actual rows=(\d+)(?:\.\d+)? loops=(\d+)\)`)
+	rowsRead    = regexp.MustCompile(`Scan (?:Backward )?(?:using \w+ )?on runs[^\n]*\(actual rows=(\d+(?:\.\d+)?) loops=(\d+)\)`)
 	rowsRemoved = regexp.MustCompile(`Rows Removed by (?:Filter|Index Recheck): (\d+)`)
 	rowsFirst   = regexp.MustCompile(`\(actual rows=(\d+)(?:\.\d+)? loops=1\)`)
 )
