@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/belay-run/belay/backend"
@@ -302,13 +303,13 @@ func ExampleObserver() {
 // type, and hands the rest back for later.
 func ExampleConfig_middleware() {
 	ctx := context.Background()
-	tokens := 1
+	var tokens atomic.Int64 // several runs are driven at once
+	tokens.Store(1)
 	limited := func(next node.Func) node.Func {
 		return func(ctx context.Context, call *node.Call) (map[string]value.Value, error) {
-			if tokens == 0 {
+			if tokens.Add(-1) < 0 {
 				return nil, node.Snooze(node.Now(ctx).Add(time.Minute)) // no attempt is used up
 			}
-			tokens--
 			return next(ctx, call)
 		}
 	}

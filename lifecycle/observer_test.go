@@ -322,13 +322,17 @@ func TestRecordsAboutARunCarryTheContextOfItsClaim(t *testing.T) {
 			return nil
 		}))
 		r := start(t, &e.Client, publish(t, &e.Client, single), nil, lifecycle.StartOptions{})
+		log.mu.Lock()
 		clear(log.trace) // of the start, which has no claim
+		log.mu.Unlock()
 		drain(t, e)
 		refresh = nil
 		time.Sleep(time.Until(inspect(t, &e.Client, r.ID).Wake))
 		drain(t, e)
 		time.Sleep(2 * time.Hour)
 		wantStatus(t, inspect(t, &e.Client, r.ID), run.Failed)
+		log.mu.Lock()
+		defer log.mu.Unlock()
 		for _, message := range []string{
 			"belay: a claim could not be refreshed in time, its run is given up here", "belay: stopped driving a run",
 			"belay: a node ignores the end of its context, its goroutine is left behind",
