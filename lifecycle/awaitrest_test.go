@@ -318,12 +318,12 @@ func TestAwaitOfARunThatIsDrivenHereReadsNothing(t *testing.T) {
 		stop := servingUntil(e)
 		var all sync.WaitGroup
 		for i := range 50 {
+			id := fmt.Sprint("run-", i)
+			synctest.Wait()
+			if r, err := e.Start(t.Context(), ref, nil, StartOptions{ID: id}); err != nil || r.ClaimedAt.IsZero() {
+				t.Fatalf("%+v, %v: want it driven here", r, err)
+			}
 			all.Go(func() {
-				id := fmt.Sprint("run-", i)
-				if _, err := e.Start(t.Context(), ref, nil, StartOptions{ID: id}); err != nil {
-					t.Error(err)
-					return
-				}
 				asked, err := e.Await(t.Context(), id)
 				if err != nil || asked.Status != run.Waiting {
 					t.Errorf("%+v, %v", asked, err)

@@ -66,7 +66,6 @@ func (v *vehicle) apply(p run.Proposal) bool {
 	}
 	v.doc, v.plan = p.Document, run.Plan{}
 	v.seq.Store(p.Document.Seq)
-	v.reached.Store(p.Document)
 	v.commits++
 	v.engine.stats.commits.Add(1)
 	v.say(slog.LevelDebug, "belay: committed", slog.String("type", string(p.Type)), slog.String("schedule", p.Schedule.Kind.String()))
@@ -75,6 +74,7 @@ func (v *vehicle) apply(p run.Proposal) bool {
 			slog.String(keyGraph, p.Document.Graph.ID), slog.String(keyNode, f.Node), slog.String(keyReason, f.Code))
 	}
 	v.engine.watch.committed(v.lease.Owner, &p, mark)
+	v.reached.Store(p.Document) // after it was handed over, or an announcement of it would make a waiter read
 	v.engine.observe(v.told, p.Document, p.Events)
 	v.engine.tellCommitted(v.told, v.lease.Owner, &p, true, v.engine.clock.Now().Sub(began))
 	if p.Schedule.Kind == checkpoint.Retain {
