@@ -19,7 +19,6 @@ import (
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/backend/sqlite"
 	"github.com/belay-run/belay/graph"
-	"github.com/belay-run/belay/lifecycle"
 	"github.com/belay-run/belay/node"
 	"github.com/belay-run/belay/proptest"
 	"github.com/belay-run/belay/run"
@@ -211,9 +210,8 @@ func (m *mixed) history(t *testing.T, engines []*belay.Engine, r *belay.Run) {
 func (m *mixed) engine(t *testing.T, kind string, store backend.Store) *belay.Engine {
 	t.Helper()
 	e, err := belay.New(belay.Config{
-		Backend: store, Nodes: m.nodes(), TTL: lifecycle.MinTTL, PollInterval: 50 * time.Millisecond, Concurrency: 8, CommitBudget: 1,
-		MaxAttempts: 50, // a busy machine may lose claims of so short a TTL
-		Logger:      slog.New(slog.DiscardHandler),
+		Backend: store, Nodes: m.nodes(), TTL: ttl, PollInterval: 50 * time.Millisecond, Concurrency: 8, CommitBudget: 1,
+		Logger: slog.New(slog.DiscardHandler),
 		Observe: func(d *run.Document, _ []run.Event) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
