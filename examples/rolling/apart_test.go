@@ -35,7 +35,7 @@ var _ backend.Apart = (*apart)(nil)
 
 // fromApart opens a file through the adapter.
 func fromApart(path string, now func() time.Time) (backend.Store, error) {
-	s, err := sqlite.Open(context.Background(), path, sqlite.Options{SharedDirectory: true, Now: now})
+	s, err := sqlite.Open(context.Background(), path, sqlite.Options{SharedDirectory: true, Synchronous: sqlite.Normal, Now: now})
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/belay-run/belay/value"
 )
 
-// TestTheAdapterKeepsTheContract on a file that a native store has open as well.
+// TestTheAdapterKeepsTheContract on the tables of the native store, in what it does by itself there.
 func TestTheAdapterKeepsTheContract(t *testing.T) {
 	proptest.Conformance(t, func(t proptest.T) proptest.Opened {
 		dir, err := os.MkdirTemp("", "rolling")
@@ -45,7 +45,7 @@ func TestTheAdapterKeepsTheContract(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = store.Close() })
 		return proptest.Opened{Store: store, Hooks: proptest.Hooks{SetClock: func(now time.Time) { set.Store(&now) }}}
-	}, proptest.Options{})
+	}, proptest.Options{Only: []string{"A4", "R1", "R2", "T1", "T2", "T3", "T4", "T5", "E1", "C1", "C2", "C3", "C9"}})
 }
 
 const mixedGraph = `

@@ -50,10 +50,9 @@ type fleet struct {
 	handedBack atomic.Int64
 	killed     []effect // that were reported, and committed by another process
 
-	began                time.Time
-	startedBefore        int
-	handedBackBefore     int64
-	doneBefore, failures int
+	began                     time.Time
+	startedBefore, doneBefore int
+	handedBackBefore          int64
 }
 
 func newFleet(t *testing.T, d database, l limits) *fleet {
