@@ -155,12 +155,18 @@ func storeEvents(ctx context.Context, db session, h history, events []event, car
 	}
 	for len(events) > 0 {
 		n := min(len(events), len(stEventInsert))
+		inserts := stEventInsert
+		if h.sealer != nil {
+			inserts = stEventInsertSealed
+		}
 		args := make([]any, 0, 1+4*n)
 		args = append(args, h.number)
 		for _, e := range events[:n] {
-			args = append(args, e.seq, e.checkpoint, e.body, e.digest)
+			if args = append(args, e.seq, e.checkpoint, e.body); h.sealer != nil {
+				args = append(args, e.digest)
+			}
 		}
-		if _, err := db.exec(ctx, stEventInsert[n-1], args...); err != nil {
+		if _, err := db.exec(ctx, inserts[n-1], args...); err != nil {
 			return err
 		}
 		events = events[n:]

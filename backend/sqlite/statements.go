@@ -3,6 +3,7 @@ package sqlite
 import (
 	"embed"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -118,20 +119,26 @@ var (
 	stDriverOf   = load("driver_of")
 
 	// stEventInsert[n-1] inserts n events of one run: 1 run number, then for each
-	// event its sequence, checkpoint id, body and digest.
-	stEventInsert = eventInserts(16)
+	// event its sequence, checkpoint id and body; stEventInsertSealed has its digest too.
+	stEventInsert       = eventInserts("event_insert_", "seq, checkpoint_id, body", 16)
+	stEventInsertSealed = eventInserts("event_insert_sealed_", "seq, checkpoint_id, body, digest", 16)
 )
 
-func eventInserts(most int) []*statement {
+func eventInserts(name, columns string, most int) []*statement {
 	var all []*statement
 	var values strings.Builder
+	next := 2
 	for n := range most {
 		if n > 0 {
 			values.WriteString(", ")
 		}
-		fmt.Fprintf(&values, "(?1, ?%d, ?%d, ?%d, ?%d)", 4*n+2, 4*n+3, 4*n+4, 4*n+5)
-		all = append(all, add(fmt.Sprintf("event_insert_%d", n+1),
-			"insert into belay_events (run, seq, checkpoint_id, body, digest) values "+values.String()))
+		values.WriteString("(?1")
+		for range strings.Count(columns, ",") + 1 {
+			fmt.Fprintf(&values, ", ?%d", next)
+			next++
+		}
+		values.WriteString(")")
+		all = append(all, add(name+strconv.Itoa(n+1), "insert into belay_events (run, "+columns+") values "+values.String()))
 	}
 	return all
 }
