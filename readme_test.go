@@ -26,7 +26,7 @@ var pages = map[string]page{
 		imports: []string{
 			"context", "encoding/json", "errors", "fmt", "testing", "time", "github.com/belay-run/belay",
 			"github.com/belay-run/belay/backend/sqlite", "github.com/belay-run/belay/node",
-			"github.com/belay-run/belay/proptest", "github.com/belay-run/belay/value",
+			"github.com/belay-run/belay/proptest", "github.com/belay-run/belay/proptest/graphtest", "github.com/belay-run/belay/value",
 		},
 		given: `
 type processor struct{}
@@ -39,6 +39,8 @@ var (
 	payments processor
 	nodes    = node.NewRegistry()
 	open     proptest.Opener
+
+	orderGraph *belay.Graph
 )
 
 func chargeV3(context.Context, chargeConfig, Order) (Receipt, error) { return Receipt{}, nil }
