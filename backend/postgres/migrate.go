@@ -198,44 +198,53 @@ func (s *Store) outdated(missing []migration) error {
 	}
 }
 
-// migrate applies what is missing in one transaction, one migrator at a time: a
-// migrator that is killed leaves nothing behind.
+// migrate applies what is missing, one migrator at a time and a transaction for each migration: a
+// migrator that is killed leaves the schema of a migration before, which is a schema like every other.
 //
 // Statements of programs that work meanwhile lock tables in orders of their own. A migrator that
 // cannot have a table soon therefore gives everything back and begins again, before the server
-// would find a deadlock, and until its time is over.
-func (s *Store) migrate(ctx context.Context, all []migration) ([]migration, error) {
+// would find a deadlock, and until its time is over. So it must not hold a table of one migration
+// while it waits for that of another: under load it would never get both.
+func (s *Store) migrate(ctx context.Context, all []migration) (applied []migration, err error) {
 	var wait backoff
 	for {
-		applied, err := s.migrateOnce(ctx, all)
-		if c := code(err); c != codeLockNotAvailable && c != codeDeadlock {
+		next, err := s.migrateOnce(ctx, all)
+		switch c := code(err); {
+		case c == codeLockNotAvailable || c == codeDeadlock:
+			if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < s.opts.SetupTimeout/8 || wait.pause(ctx) != nil {
+				return applied, err
+			}
+		case err != nil:
 			return applied, err
-		}
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < s.opts.SetupTimeout/8 || wait.pause(ctx) != nil {
-			return nil, err
+		case next == nil:
+			return applied, nil
+		default:
+			applied, wait = append(applied, *next), backoff{}
 		}
 	}
 }
 
-func (s *Store) migrateOnce(ctx context.Context, all []migration) (applied []migration, err error) {
+// migrateOnce is migrateIn in a transaction of its own.
+func (s *Store) migrateOnce(ctx context.Context, all []migration) (next *migration, err error) {
 	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return nil, err
 	}
-	if applied, err = s.migrateIn(ctx, tx, all); err != nil {
+	if next, err = s.migrateIn(ctx, tx, all); err != nil {
 		return nil, s.rollback(ctx, tx, err)
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return nil, err
 	}
-	return applied, nil
+	return next, nil
 }
 
 // tableWait bounds how long a migrator waits for a table, and others for it while it does: less
 // than the time after which the server looks for deadlocks.
 const tableWait = 300 * time.Millisecond
 
-func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, all []migration) ([]migration, error) {
+// migrateIn applies the first of the migrations that are missing; nil when none is.
+func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, all []migration) (*migration, error) {
 	// Waiting is bounded by the server too, which then says what was waited for.
 	begin := fmt.Sprintf("set local lock_timeout = %d; set local statement_timeout = 0; select pg_advisory_xact_lock(%d)",
 		max(1, (s.opts.SetupTimeout-s.opts.SetupTimeout/8).Milliseconds()), s.lockKey("migrate"))
@@ -250,25 +259,24 @@ func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, all []migration) ([]mi
 		return nil, err
 	}
 	missing, err := s.missing(ctx, tx, all)
-	if err != nil {
+	if err != nil || len(missing) == 0 {
 		return nil, err
 	}
-	if err := script(ctx, tx, fmt.Sprintf("set local lock_timeout = %d", tableWait.Milliseconds())); err != nil {
-		return nil, err
+	m := missing[0]
+	text := fmt.Sprintf("set local lock_timeout = %d;\n%s", tableWait.Milliseconds(), inSchema(m.text, s.opts.Schema))
+	if err := script(ctx, tx, text); err != nil {
+		return nil, fmt.Errorf("migration %s: %w", m.name, err)
 	}
-	for _, m := range missing {
-		if err := script(ctx, tx, inSchema(m.text, s.opts.Schema)); err != nil {
-			return nil, fmt.Errorf("migration %s: %w", m.name, err)
+	if len(missing) == len(all) {
+		columns, err := s.compression(ctx, tx)
+		if err == nil && columns != "" {
+			err = script(ctx, tx, columns)
 		}
-		if err := script(ctx, tx, s.entry(m)); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
-	columns, err := s.compression(ctx, tx)
-	if err == nil && columns != "" {
-		err = script(ctx, tx, columns)
-	}
-	return missing, err
+	return &m, script(ctx, tx, s.entry(m))
 }
 
 // creation is the schema, when there is none, and the ledger. An owner of the schema need not be

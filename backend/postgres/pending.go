@@ -19,7 +19,8 @@ type Pending struct {
 }
 
 // Migrate brings the schema up to date, as Open does without Options.VerifyOnly, and answers the
-// names of the migrations that it applied. A refusal is a *SetupError; nothing was changed then.
+// names of the migrations that it applied, each whole and in a transaction of its own. A refusal is a
+// *SetupError; what was applied before stays, and programs of either release work with it.
 func Migrate(ctx context.Context, dsn string, opts Options) (applied []string, err error) {
 	err = setUpOnly(ctx, dsn, opts, func(ctx context.Context, s *Store, all []migration) error {
 		missing, err := s.missing(ctx, s.pool, all)
@@ -85,25 +86,30 @@ func (s *Store) script(ctx context.Context, missing []migration) (string, error)
 	if err != nil {
 		return "", err
 	}
-	columns, err := s.compression(ctx, s.pool)
-	if err != nil {
-		return "", err
+	columns := ""
+	if missing[0].number == 1 {
+		if columns, err = s.compression(ctx, s.pool); err != nil {
+			return "", err
+		}
 	}
 	schema := pgx.Identifier{s.opts.Schema}.Sanitize()
 	var b strings.Builder
 	statement := func(text string) { fmt.Fprintf(&b, "%s;\n\n", strings.TrimRight(strings.TrimSpace(text), ";")) }
-	statement("begin")
-	statement(fmt.Sprintf("select pg_advisory_xact_lock(%d)", s.lockKey("migrate")))
-	statement(create)
-	for _, m := range missing {
+	// A transaction for each, as migrate does it, so that no two tables are waited for at once.
+	for i, m := range missing {
+		statement("begin")
+		statement(fmt.Sprintf("select pg_advisory_xact_lock(%d)", s.lockKey("migrate")))
+		if i == 0 {
+			statement(create)
+		}
 		fmt.Fprintf(&b, "-- %s\n", m.name)
 		statement(strings.ReplaceAll(m.text, placeholder, schema))
+		if columns != "" && i == 0 {
+			statement(columns)
+		}
 		statement(s.entry(m))
+		statement("commit")
 	}
-	if columns != "" {
-		statement(columns)
-	}
-	statement("commit")
 	fmt.Fprintf(&b, "-- A role that runs belay, and does not own the schema, needs:\n"+
 		"-- grant usage on schema %[1]s to ROLE;\n-- grant select, insert, update, delete on all tables in schema %[1]s to ROLE;\n", schema)
 	return b.String(), nil
