@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,16 +38,34 @@ nodes: {charge: {use: charge, config: {cents: 250}}}
 edges: {in: {from: $start, to: charge}, out: {from: charge, to: $finish}}
 `
 
-func chargeV2(ran *[]string) node.Type {
+// record is what was said, by several goroutines.
+type record[T any] struct {
+	mu   sync.Mutex
+	said []T
+}
+
+func (r *record[T]) add(v T) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said = append(r.said, v)
+}
+
+func (r *record[T]) all() []T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.said)
+}
+
+func chargeV2(ran *record[string]) node.Type {
 	return node.Configured("charge", 2, func(_ context.Context, c configV2, _ none) (none, error) {
-		*ran = append(*ran, fmt.Sprintf("2 with %d cents", c.Cents))
+		ran.add(fmt.Sprintf("2 with %d cents", c.Cents))
 		return none{}, nil
 	})
 }
 
-func chargeV3(ran *[]string, opts ...node.Option) node.Type {
+func chargeV3(ran *record[string], opts ...node.Option) node.Type {
 	return node.Configured("charge", 3, func(_ context.Context, c configV3, _ none) (none, error) {
-		*ran = append(*ran, "3 with "+c.Limit)
+		ran.add("3 with " + c.Limit)
 		return none{}, nil
 	}, opts...)
 }
@@ -64,19 +83,19 @@ func acceptsV2(config value.Value) (value.Value, error) {
 func TestAReleaseRunsWhatItAcceptsAndHandsBackTheRest(t *testing.T) {
 	clock := lifecycle.NewVirtualClock(epoch)
 	store := newMemory(clock)
-	var ran []string
+	var ran record[string]
 	second := newEngine(t, store, options{Clock: clock}, chargeV2(&ran))
 	ref := publish(t, &second.Client, charged)
 	for _, id := range []string{"a", "b"} {
 		start(t, &second.Client, ref, nil, lifecycle.StartOptions{ID: id})
 	}
 
-	var told []lifecycle.Abandon
-	strict := newEngine(t, store, options{Clock: clock, Observers: whenAbandoned(func(a lifecycle.Abandon) { told = append(told, a) })}, chargeV3(&ran))
-	if d := drain(t, strict); d.Abandons != 2 || d.Commits != 0 || len(ran) != 0 {
-		t.Fatalf("a release that does not accept version 2: %+v, ran %v", d, ran)
+	var told record[lifecycle.Abandon]
+	strict := newEngine(t, store, options{Clock: clock, Observers: whenAbandoned(told.add)}, chargeV3(&ran))
+	if d := drain(t, strict); d.Abandons != 2 || d.Commits != 0 || len(ran.all()) != 0 {
+		t.Fatalf("a release that does not accept version 2: %+v, ran %v", d, ran.all())
 	}
-	for _, a := range told {
+	for _, a := range told.all() {
 		if len(a.Reasons) != 1 || a.Reasons[0].Code != node.CodeUnsupportedVersion || a.Disposition != claim.Rescheduled {
 			t.Errorf("told %+v", a)
 		}
@@ -92,8 +111,8 @@ func TestAReleaseRunsWhatItAcceptsAndHandsBackTheRest(t *testing.T) {
 	if d := drain(t, third); d.Abandons != 0 || d.Commits != 2 {
 		t.Errorf("a release that accepts version 2: %+v", d)
 	}
-	if !slices.Equal(ran, []string{"3 with 2.50", "3 with 2.50"}) {
-		t.Errorf("ran %v", ran)
+	if !slices.Equal(ran.all(), []string{"3 with 2.50", "3 with 2.50"}) {
+		t.Errorf("ran %v", ran.all())
 	}
 	for _, id := range []string{"a", "b"} {
 		r := inspect(t, &second.Client, id)
@@ -108,7 +127,7 @@ func TestAReleaseRunsWhatItAcceptsAndHandsBackTheRest(t *testing.T) {
 func TestAnOlderReleaseHandsBackWhatANewerOnePublished(t *testing.T) {
 	clock := lifecycle.NewVirtualClock(epoch)
 	store := newMemory(clock)
-	var ran []string
+	var ran record[string]
 	third := newEngine(t, store, options{Clock: clock}, chargeV3(&ran, node.Accepts(2, acceptsV2)))
 	r := start(t, &third.Client, publish(t, &third.Client, `
 id: order
@@ -116,15 +135,15 @@ nodes: {charge: {use: charge, config: {limit: "2.50"}}}
 edges: {in: {from: $start, to: charge}, out: {from: charge, to: $finish}}
 `), nil, lifecycle.StartOptions{})
 	second := newEngine(t, store, options{Clock: clock}, chargeV2(&ran))
-	if d := drain(t, second); d.Abandons != 1 || len(ran) != 0 {
-		t.Errorf("%+v, ran %v", d, ran)
+	if d := drain(t, second); d.Abandons != 1 || len(ran.all()) != 0 {
+		t.Errorf("%+v, ran %v", d, ran.all())
 	}
 	clock.Advance(time.Minute)
 	drain(t, third)
 	got := inspect(t, &third.Client, r.ID)
 	wantStatus(t, got, run.Done)
-	if got.Attempts != 0 || !slices.Equal(ran, []string{"3 with 2.50"}) {
-		t.Errorf("attempts %d, ran %v", got.Attempts, ran)
+	if got.Attempts != 0 || !slices.Equal(ran.all(), []string{"3 with 2.50"}) {
+		t.Errorf("attempts %d, ran %v", got.Attempts, ran.all())
 	}
 }
 
@@ -132,7 +151,7 @@ edges: {in: {from: $start, to: charge}, out: {from: charge, to: $finish}}
 func TestAnUpgradeThatFailsHandsTheRunBack(t *testing.T) {
 	clock := lifecycle.NewVirtualClock(epoch)
 	store := newMemory(clock)
-	var ran []string
+	var ran record[string]
 	second := newEngine(t, store, options{Clock: clock}, chargeV2(&ran))
 	r := start(t, &second.Client, publish(t, &second.Client, charged), nil, lifecycle.StartOptions{})
 	broken := newEngine(t, store, options{Clock: clock}, chargeV3(&ran, node.Accepts(2, func(value.Value) (value.Value, error) {
@@ -140,8 +159,8 @@ func TestAnUpgradeThatFailsHandsTheRunBack(t *testing.T) {
 	})))
 	d := drain(t, broken)
 	got := inspect(t, &second.Client, r.ID)
-	if d.Abandons != 1 || got.Attempts != 0 || got.Abandons != 1 || len(ran) != 0 {
-		t.Errorf("%+v, attempts %d, abandons %d, ran %v", d, got.Attempts, got.Abandons, ran)
+	if d.Abandons != 1 || got.Attempts != 0 || got.Abandons != 1 || len(ran.all()) != 0 {
+		t.Errorf("%+v, attempts %d, abandons %d, ran %v", d, got.Attempts, got.Abandons, ran.all())
 	}
 }
 
@@ -149,7 +168,7 @@ func TestAnUpgradeThatFailsHandsTheRunBack(t *testing.T) {
 func TestH7ACanaryThatClaimsOnlyItsGraphsAbandonsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory(nil)
-		var ran []string
+		var ran record[string]
 		second := newEngine(t, store, options{}, chargeV2(&ran))
 		foreign := start(t, &second.Client, publish(t, &second.Client, charged), nil, lifecycle.StartOptions{})
 		canary := newEngine(t, store, options{Graphs: []claim.GraphFilter{{ID: "preview"}}}, chargeV3(&ran))
@@ -171,8 +190,8 @@ edges: {in: {from: $start, to: charge}, out: {from: charge, to: $finish}}
 		if r, err := second.Await(t.Context(), foreign.ID); err != nil || r.Status != run.Done {
 			t.Fatal(err)
 		}
-		if !slices.Equal(ran, []string{"3 with 1.00", "2 with 250 cents"}) {
-			t.Errorf("ran %v", ran)
+		if !slices.Equal(ran.all(), []string{"3 with 1.00", "2 with 250 cents"}) {
+			t.Errorf("ran %v", ran.all())
 		}
 	})
 }
@@ -195,8 +214,8 @@ func TestAPinnedEngineHandsBackWhatItsFormatCannotSay(t *testing.T) {
 		act("work", func(context.Context) error { launched++; return nil }),
 		act("tell", func(context.Context) error { return nil }),
 	}
-	var told []lifecycle.Abandon
-	pinned := newEngine(t, open(1), options{Clock: clock, Observers: whenAbandoned(func(a lifecycle.Abandon) { told = append(told, a) })}, types...)
+	var told record[lifecycle.Abandon]
+	pinned := newEngine(t, open(1), options{Clock: clock, Observers: whenAbandoned(told.add)}, types...)
 	free := newEngine(t, open(0), options{Clock: clock}, types...)
 	from, to := publish(t, &pinned.Client, before), publish(t, &pinned.Client, after)
 	plain := start(t, &pinned.Client, from, nil, lifecycle.StartOptions{ID: "plain"})
@@ -220,7 +239,7 @@ func TestAPinnedEngineHandsBackWhatItsFormatCannotSay(t *testing.T) {
 	if launched != 1 || got.Abandons != 1 || got.Attempts != 0 || got.Status != run.Running {
 		t.Errorf("launched %d times, abandons %d, attempts %d, %s", launched, got.Abandons, got.Attempts, got.Status)
 	}
-	if len(told) != 1 || told[0].Reasons[0].Code != lifecycle.CodeNewerDocument {
+	if told := told.all(); len(told) != 1 || told[0].Reasons[0].Code != lifecycle.CodeNewerDocument {
 		t.Errorf("told %+v", told)
 	}
 	clock.Advance(time.Minute)

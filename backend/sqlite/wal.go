@@ -16,16 +16,18 @@ type wal struct {
 	most    int64 // bytes at which it is truncated
 	readers *readers
 	next    time.Time
+	// patience is how long readers may take to leave.
+	patience time.Duration
 }
 
 const (
-	walFactor   = 4                      // times the size at which SQLite copies the log
-	walPatience = 200 * time.Millisecond // for readers to leave
-	walPause    = time.Second            // after a try in vain
+	walFactor   = 4 // times the size at which SQLite copies the log
+	walPatience = 200 * time.Millisecond
+	walPause    = time.Second // after a try in vain
 )
 
 func newWAL(file string, pages int, r *readers) *wal {
-	return &wal{path: file + "-wal", most: int64(pages) * pageSize * walFactor, readers: r}
+	return &wal{path: file + "-wal", most: int64(pages) * pageSize * walFactor, readers: r, patience: walPatience}
 }
 
 // keep truncates the log if it has become too long. It is called between transactions. That
@@ -41,7 +43,7 @@ func (l *wal) keep(c *conn) {
 }
 
 func (l *wal) truncate(c *conn) (done bool) {
-	release, held := l.readers.keepOut(walPatience)
+	release, held := l.readers.keepOut(l.patience)
 	if !held {
 		return false
 	}
