@@ -17,7 +17,7 @@ import (
 type Schema struct {
 	raw      Value // nil for a part of a schema, which finds its text in document
 	compiled *jsonschema.Schema
-	document any // the schema with the shared definitions it needs
+	document any   // the schema with the shared definitions it needs
 	kinds    kinds // what it allows, when it says no more than a type; else none
 }
 
