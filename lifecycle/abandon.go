@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,10 +113,12 @@ func (v *vehicle) abandon(reasons []node.Incompatibility, why error) {
 	e := v.engine
 	delay := e.cfg.AbandonBackoff + jitter(e.cfg.AbandonBackoff, v.lease.Run)
 	policy := claim.AbandonPolicy{ExpectedSeq: v.lease.Seq, MaxAbandons: e.cfg.MaxAbandons, RetryAfter: delay}
-	codes := make([]string, len(reasons))
+	codes := make([]string, 0, len(reasons))
 	policy.NeverPoison = true
-	for i, r := range reasons {
-		codes[i] = r.Code
+	for _, r := range reasons {
+		if !slices.Contains(codes, r.Code) { // several nodes can lack the same
+			codes = append(codes, r.Code)
+		}
 		if r.Code != node.CodeTimeoutTooLong {
 			policy.NeverPoison = false
 		}

@@ -1,9 +1,11 @@
 package lifecycle_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -46,6 +48,20 @@ func TestH7ForeignWorkIsHandedBackUnharmedAndFinishedElsewhere(t *testing.T) {
 	clock.AdvanceTo(got.Wake)
 	drain(t, able)
 	wantStatus(t, inspect(t, &able.Client, r.ID), run.Done)
+}
+
+func TestAHandBackNamesEachReasonOnce(t *testing.T) {
+	var log bytes.Buffer
+	clock := lifecycle.NewVirtualClock(epoch)
+	store := newMemory(clock)
+	able := newEngine(t, store, options{Clock: clock}, act("work", func(context.Context) error { return nil }))
+	unable := newEngine(t, store, options{Clock: clock, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	start(t, &able.Client, publish(t, &able.Client, "id: pair\nnodes: {a: {use: work}, b: {use: work}}\nedges: {a: {from: $start, to: a}, b: {from: $start, to: b}}\n"),
+		nil, lifecycle.StartOptions{})
+	drain(t, unable)
+	if got := log.String(); !strings.Contains(got, "reason=unknown_node_type ") {
+		t.Errorf("the log: %s", got)
+	}
 }
 
 func TestAbandonedTogetherIsNotDueTogether(t *testing.T) {

@@ -21,7 +21,8 @@ type StartOptions struct {
 	// ID is the new run's id. Defaults to one of Config.IDs.
 	ID string
 	// Key is the start key: while its run is not terminal, and until Window has passed since
-	// it was stored, another start with the key answers that run and stores nothing.
+	// it was stored, another start with the key answers that run and stores nothing. Retention
+	// that deletes the run frees its key, too: keep runs for longer than the longest Window.
 	Key    string
 	Window time.Duration
 	// At is when the run becomes due. Zero or past: at once.

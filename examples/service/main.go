@@ -2,7 +2,7 @@
 // Any number of replicas may serve one database:
 //
 //	go run ./examples/service
-//	go run ./examples/service -db postgres://localhost/orders
+//	go run ./examples/service -db postgres://user@host/orders
 //
 // README.md in this folder says what to try, and where to look.
 package main
