@@ -78,6 +78,9 @@ func claims(withDocuments bool) func(m *machine) (got, want, clause string) {
 		due := m.model.due(p)
 		m.meet(due, p)
 		batch, documents, err := m.callClaim(p, withDocuments)
+		if err != nil && m.met() && backend.Classify(err) != backend.Permanent {
+			return m.unheardClaim(err, p, due)
+		}
 		if err != nil {
 			return answer(err, ""), "a batch", "K1"
 		}
@@ -238,7 +241,8 @@ func refresh(m *machine) (got, want, clause string) {
 	if err == nil {
 		m.judge.alive(v.lease.Token, "refreshed")
 	}
-	return answer(err, "ok"), m.model.refresh(v.lease.Run, v.lease.Token, now), "K7"
+	got, want = m.expects(v.lease.Run, answer(err, "ok"), err, func(o *model) string { return o.refresh(v.lease.Run, v.lease.Token, now) })
+	return got, want, "K7"
 }
 
 // refreshAll is a heartbeat for everything that one batch of views believes to hold.
@@ -260,8 +264,8 @@ func refreshAll(m *machine) (got, want, clause string) {
 		if answers[i] == nil {
 			m.judge.alive(v.lease.Token, "refreshed")
 		}
-		gots = append(gots, answer(answers[i], "ok"))
-		wants = append(wants, m.model.refresh(v.lease.Run, v.lease.Token, now))
+		got, want := m.expects(v.lease.Run, answer(answers[i], "ok"), answers[i], func(o *model) string { return o.refresh(v.lease.Run, v.lease.Token, now) })
+		gots, wants = append(gots, got), append(wants, want)
 	}
 	return "answers (" + strings.Join(gots, "; ") + ")", "answers (" + strings.Join(wants, "; ") + ")", "X2"
 }
@@ -278,7 +282,8 @@ func release(m *machine) (got, want, clause string) {
 			m.judge.gaveBack(v.lease.Run)
 		}
 	}
-	return answer(err, "ok"), m.model.release(v.lease.Run, v.lease.Token, p), "K8"
+	got, want = m.expects(v.lease.Run, answer(err, "ok"), err, func(o *model) string { return o.release(v.lease.Run, v.lease.Token, p) })
+	return got, want, "K8"
 }
 
 // abandon is a worker that cannot begin.
@@ -316,7 +321,8 @@ func abandon(m *machine) (got, want, clause string) {
 	if got == "poisoned" {
 		m.cov.corner("abandons at the maximum")
 	}
-	return got, m.model.abandon(v.lease.Run, v.lease.Token, p), "K9"
+	got, want = m.expects(v.lease.Run, got, err, func(o *model) string { return o.abandon(v.lease.Run, v.lease.Token, p) })
+	return got, want, "K9"
 }
 
 // recovers is an operator who frees a poisoned run.
@@ -328,7 +334,8 @@ func recovers(m *machine) (got, want, clause string) {
 	if err == nil {
 		m.judge.recovered(id, m.before.Infos[id])
 	}
-	return answer(err, "ok"), m.model.recover(scope, id, now), "K10"
+	got, want = m.expects(id, answer(err, "ok"), err, func(o *model) string { return o.recover(scope, id, now) })
+	return got, want, "K10"
 }
 
 // view draws what a worker believes: half the time something true, else the latest first

@@ -71,7 +71,14 @@ func (m *machine) insertOf(owner backend.Owner, in backend.Initialization, verb 
 	if err == nil && !inserted.Existing && inserted.Run != id {
 		got = "run " + inserted.Run
 	}
-	want = m.model.insert(owner, in)
+	got, want = m.expects(id, got, err, func(o *model) string {
+		said := o.insert(owner, in)
+		if said == "stored" && in.Claim != nil {
+			o.runs[id].token = unheardToken // until its lease is seen
+		}
+		return said
+	})
+	m.sentAgain(got, func(m *machine) (string, string, string) { return m.insertOf(owner, in, "inserts again") })
 	if got == want && got == "stored" {
 		m.judge.wrote(id, in.Document.Seq, false)
 		v, misfit := m.startLease(in, inserted.Lease)
@@ -161,10 +168,24 @@ func commit(m *machine) (got, want, clause string) {
 	switch {
 	case lost:
 		m.cov.corner("a reply lost")
-	case got == "ok" && s.commit.Document.Status == run.Running:
-		v.document, v.lease.Seq = s.commit.Document, s.commit.Document.Seq
+	case got == "ok" || m.met() && got == "replayed":
+		v.believes(s.commit.Document)
 	}
+	m.sentAgain(got, func(m *machine) (string, string, string) {
+		got, want, clause := m.commitOnceMore(s)
+		if got == "ok" || got == "replayed" {
+			v.believes(s.commit.Document)
+		}
+		return got, want, clause
+	})
 	return got, want, "T1"
+}
+
+// believes is that a worker knows of a commit of its own.
+func (v *view) believes(d *run.Document) {
+	if d.Status == run.Running {
+		v.document, v.lease.Seq = d, d.Seq
+	}
 }
 
 // committed is the answer to one commit, and the one it must get.
@@ -173,7 +194,7 @@ func (m *machine) committed(s sentCommit, c backend.Committed, err error) (got, 
 	if err == nil && c.Replayed {
 		got = "replayed"
 	}
-	want = m.model.commit(s.scope, s.commit)
+	got, want = m.expects(s.commit.Document.ID, got, err, func(o *model) string { return o.commit(s.scope, s.commit) })
 	if got == "ok" {
 		m.judge.alive(s.commit.Token, "committed")
 		m.judge.wrote(s.commit.Document.ID, s.commit.Document.Seq, s.commit.Schedule.Kind != checkpoint.Retain)
@@ -183,7 +204,10 @@ func (m *machine) committed(s sentCommit, c backend.Committed, err error) (got, 
 
 // commitAgain sends a commit again.
 func commitAgain(m *machine) (got, want, clause string) {
-	s := pick(m, "commit", m.sent...)
+	return m.commitOnceMore(pick(m, "commit", m.sent...))
+}
+
+func (m *machine) commitOnceMore(s sentCommit) (got, want, clause string) {
 	m.log.add("commits again %s", s.name)
 	if r := m.model.runs[s.commit.Document.ID]; r != nil && r.document.Seq > s.commit.Document.Seq {
 		m.cov.corner("a commit sent again after a newer one")
@@ -291,8 +315,7 @@ func (m *machine) mutation(s sentMutation, again string) (got, want, clause stri
 	if r := m.model.runs[s.run]; r != nil {
 		before = r.document
 	}
-	want, wantCalled := m.model.mutate(s.scope, s.run, s.id, s.kind.propose(s.now), fails)
-	called := false
+	called, wantCalled := false, false
 	var misread bool
 	answered, err := m.store.MutateRun(m.ctx, s.scope, s.run, s.id, func(current *run.Document) (backend.Mutation, error) {
 		called = true
@@ -304,37 +327,53 @@ func (m *machine) mutation(s sentMutation, again string) (got, want, clause stri
 		}
 		return decision, fails
 	})
-	got = m.mutated(s, answered, err)
+	got, want = m.expects(s.run, mutationAnswer(answered, err), err, func(o *model) (said string) {
+		said, wantCalled = o.mutate(s.scope, s.run, s.id, s.kind.propose(s.now), fails)
+		return said
+	})
+	m.sentAgain(got, func(m *machine) (string, string, string) { return m.mutation(s, " again") })
+	if err == nil {
+		got = m.mutated(s, answered, got)
+	}
 	switch {
 	case misread:
 		return "a function that was shown another document", "the committed document", "T3"
-	case called != wantCalled:
+	case called != wantCalled && !m.met():
 		return fmt.Sprintf("%s, function called %v", got, called), fmt.Sprintf("%s, function called %v", want, wantCalled), "T3"
 	}
 	return got, want, "T3"
 }
 
-// mutated is the answer to one mutation.
-func (m *machine) mutated(s sentMutation, a backend.Mutated, err error) string {
+// mutationAnswer is the answer to a mutation as a word of the transcript.
+func mutationAnswer(a backend.Mutated, err error) string {
 	switch {
 	case err == errMutation: //nolint:errorlint // handed back as it is
 		return "the function's error"
 	case err != nil:
 		return answer(err, "")
+	case a.Replayed:
+		return "replayed"
+	case a.Committed:
+		return "committed"
+	}
+	return "unchanged"
+}
+
+// mutated holds what a mutation handed back against the model that it has moved.
+func (m *machine) mutated(s sentMutation, a backend.Mutated, said string) string {
+	switch {
 	case m.model.runs[s.run] == nil:
 		return "an answer for an absent run"
 	case a.Document == nil || a.Document.ID != s.run || a.Document.Seq != m.model.runs[s.run].document.Seq:
 		return "a document that is not the run's"
-	case a.Replayed:
-		return "replayed"
-	case a.Value != string(s.id):
+	case !a.Replayed && a.Value != string(s.id):
 		return "a value that is not the function's"
-	case !a.Committed:
-		return "unchanged"
 	}
-	m.judge.wrote(s.run, a.Document.Seq, false)
-	m.judge.end(s.run, "revoked by a mutation")
-	return "committed"
+	if said == "committed" {
+		m.judge.wrote(s.run, a.Document.Seq, false)
+		m.judge.end(s.run, "revoked by a mutation")
+	}
+	return said
 }
 
 // prune deletes finished runs.

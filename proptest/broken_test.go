@@ -21,6 +21,8 @@ var ctx = context.Background()
 type broken struct {
 	backend.Store
 	features backend.Features
+	// line, when set, is what is broken in place of this.
+	line *line
 
 	insertRun    func(o backend.Owner, in backend.Initialization) (backend.Inserted, error)
 	fetchRun     func(s backend.Scope, id string) (*run.Document, error)

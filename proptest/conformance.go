@@ -143,7 +143,7 @@ func Cases() []Case {
 		insertCases, keyCases, startClaimedCases, readCases, listCases,
 		dueCases, reservationCases, outcomeCases, lockCases, interleaveCases, documentCases,
 		refreshCases, releaseCases, abandonCases, recoverCases,
-		commitOrderCases, commitCases, mutateCases, refusalCases, replayCases, resendCases, groupCases, groupEffectCases,
+		commitOrderCases, commitCases, mutateCases, refusalCases, replayCases, resendCases, troubleCases, groupCases, groupEffectCases,
 		eventCases, graphCases, hostCases, featureCases, retentionCases,
 		concurrencyCases, invariantCases, hazardCases,
 	)

@@ -71,6 +71,28 @@ func (j *judge) overhear(m *model) {
 	}
 }
 
+// excuse takes over from the model what the last call did to the runs without saying so.
+func (j *judge) excuse(before, after *model) {
+	for id, r := range after.runs {
+		was := before.runs[id]
+		if j.committed[id] == nil {
+			j.committed[id] = map[int64]bool{}
+		}
+		if was == nil {
+			j.committed[id][r.document.Seq] = true
+			continue
+		}
+		if grew := r.document.Seq - was.document.Seq; grew > 0 {
+			j.grown[id] += grew
+			j.committed[id][r.document.Seq] = true
+		}
+		if was.poisonFor != "" && r.poisonFor == "" {
+			j.freed[id] = true
+		}
+	}
+	j.overhear(after)
+}
+
 // leased notes a lease.
 func (j *judge) leased(l claim.Lease, maxAttempts int) {
 	if _, dead := j.void[l.Token]; dead || j.isHeld(l.Token) {

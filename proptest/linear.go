@@ -14,14 +14,11 @@ import (
 
 // clone is a copy of the model that may be moved without moving the model.
 func (m *model) clone() *model {
-	c := &model{runs: make(map[string]*modelRun, len(m.runs)), keys: m.keys, tokens: m.tokens}
+	c := &model{runs: make(map[string]*modelRun, len(m.runs)), keys: maps.Clone(m.keys), tokens: m.tokens}
 	for id, r := range m.runs {
 		copied := *r
 		copied.events, copied.commits = slices.Clone(r.events), maps.Clone(r.commits)
 		c.runs[id] = &copied
-	}
-	if len(m.keys) > 0 {
-		c.keys = maps.Clone(m.keys)
 	}
 	return c
 }

@@ -45,6 +45,7 @@ type machine struct {
 
 	steps, runs, leases, commits int
 	before                       picture
+	trouble                      plight
 }
 
 // view is what one worker believes of a run that it was leased once: nobody tells it when
@@ -90,6 +91,7 @@ func newMachine(rt *rapid.T, o Opened, cov *coverage) *machine {
 	m := &machine{
 		rt: rt, ctx: context.Background(), store: o.Store, model: newModel(), judge: newJudge(), cov: cov,
 		log: newTranscript(start), clock: start, published: map[savedGraph]time.Time{},
+		trouble: plight{Trouble: o.Hooks.Trouble},
 	}
 	for version := range 2 {
 		ref, raw := published("proof", version)
@@ -117,8 +119,13 @@ func (m *machine) step(*rapid.T) {
 	a := m.draw()
 	m.judge.begin()
 	held := maps.Clone(m.judge.held)
+	m.strike(a)
 	got, want, clause := a.do(m)
-	m.log.answered(got)
+	if m.met() {
+		m.log.answered(got + ", with trouble")
+	} else {
+		m.log.answered(got)
+	}
 	m.cov.count(a.name, got)
 	if got != want {
 		m.fail(clause, "the answer is %q; it must be %q", got, want)
@@ -281,11 +288,19 @@ type action struct {
 	weight  int
 	enabled func(m *machine) bool
 	do      func(m *machine) (got, want, clause string)
+	// troubled: the model knows what trouble may make of it.
+	troubled bool
 }
 
 // draw picks an action among those that are enabled, in a fixed order, so that nothing is
 // drawn that has to be thrown away.
 func (m *machine) draw() action {
+	if resend := m.trouble.resend; resend != nil {
+		m.trouble.resend = nil
+		if m.oneIn(2, "sent again") {
+			return action{name: "resend", do: resend}
+		}
+	}
 	var choices []string
 	for _, a := range actions {
 		if a.enabled(m) {

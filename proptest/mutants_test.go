@@ -27,13 +27,22 @@ type mutant struct {
 	breaks       func(b *broken)
 }
 
+// opened opens the mutant, empty.
+func (m mutant) opened() (backend.Store, proptest.Hooks) {
+	b := newBroken(memory.Options{})
+	m.breaks(b)
+	if b.line != nil {
+		return b.line, proptest.Hooks{Trouble: b.line.trouble()}
+	}
+	return b, proptest.Hooks{}
+}
+
 // opener opens the mutant.
 func (m mutant) opener() proptest.Opener {
 	return func(t proptest.T) proptest.Opened {
-		b := newBroken(memory.Options{})
-		m.breaks(b)
-		t.Cleanup(func() { _ = b.Close() })
-		return proptest.Opened{Store: b}
+		s, hooks := m.opened()
+		t.Cleanup(func() { _ = s.Close() })
+		return proptest.Opened{Store: s, Hooks: hooks}
 	}
 }
 
@@ -42,7 +51,7 @@ func (m mutant) opener() proptest.Opener {
 // detector, which has nothing to find here and would take minutes, Check is left out.
 func TestMutants(t *testing.T) {
 	setFlags(t, map[string]string{"rapid.shrinktime": "0s", "rapid.nofailfile": "true", "rapid.seed": "7"})
-	mutants := slices.Concat(claimMutants, holderMutants, commitMutants, insertMutants, readMutants, featureMutants)
+	mutants := slices.Concat(claimMutants, holderMutants, commitMutants, insertMutants, readMutants, featureMutants, troubleMutants)
 	killed, byCheck := 0, 0
 	var b strings.Builder
 	for _, m := range mutants {
@@ -137,8 +146,7 @@ func checkKills(m mutant) (rule, steps string) {
 // smoke takes a run from its start to its end on the mutant. A mutant on which not even
 // that works would be killed by anything, and prove nothing.
 func smoke(m mutant) string {
-	b := newBroken(memory.Options{})
-	m.breaks(b)
+	b, _ := m.opened()
 	defer b.Close()
 	raw := value.Value(`{"id":"smoke"}`)
 	ref := graph.Ref{ID: "smoke", Hash: value.Hash(raw)}

@@ -40,7 +40,7 @@ type Hooks struct {
 	Host func(ctx context.Context, fn func(tx backend.Starter) error) error
 	// Audit is the integrity check (X9): one line for each finding, none in a healthy store.
 	Audit func(ctx context.Context) ([]string, error)
-	// Trouble makes calls fail under way, for Linearizable.
+	// Trouble makes calls fail under way, for Check and Linearizable.
 	Trouble *Trouble
 }
 
@@ -52,4 +52,8 @@ type Trouble struct {
 	Make func(draw func(n int) int)
 	// Count is how many troubles have come about so far.
 	Count func() int
+	// Settle takes back what was arranged and has not come, and waits until what troubled calls left
+	// behind beneath the store has come to its end: nothing takes effect after it. Without it, Check
+	// makes no trouble.
+	Settle func()
 }

@@ -44,23 +44,35 @@ func TestCheckWithFailures(t *testing.T) {
 	}
 }
 
+// TestCheckWithBrokenConnections (H20, T5): random histories in which connections break at drawn statements,
+// before or after they took effect. A store that sends again by itself answers as if nothing had
+// happened, and one that does not says that nobody knows; each call has one effect or none.
+func TestCheckWithBrokenConnections(t *testing.T) {
+	t.Parallel()
+	for name, patience := range map[string]time.Duration{"sent again by the store": 0, "sent again by the caller": time.Nanosecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, dsn := newProxy(t)
+			a := through(t, dsn, pgx.QueryExecModeCacheStatement)
+			a.opts = postgres.Options{PollOnly: true, RetryTimeout: patience}
+			a.trouble = &proptest.Trouble{Make: p.breaks, Count: p.troubles, Settle: p.settle}
+			open := opener(t, a)
+			proptest.Conformance(t, open, proptest.Options{Only: []string{"T5"}, Log: func(string) {}})
+			proptest.Check(t, open, proptest.Options{Rounds: 2})
+			if p.troubles() == 0 {
+				t.Error("no connection broke")
+			}
+		})
+	}
+}
+
 // TestLinearizableWithBrokenConnections (H20): connections break at drawn statements, before or after
 // they took effect. Each call has one effect or none, and an answer that fits.
 func TestLinearizableWithBrokenConnections(t *testing.T) {
 	t.Parallel()
 	p, dsn := newProxy(t)
 	a := through(t, dsn, pgx.QueryExecModeCacheStatement)
-	a.trouble = &proptest.Trouble{
-		Make: func(draw func(int) int) {
-			kind := draw(3)
-			p.arm(fault{after: draw(4), answered: kind > 0, settled: kind > 1})
-		},
-		Count: func() int {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return p.count
-		},
-	}
+	a.trouble = &proptest.Trouble{Make: p.breaks, Count: p.troubles}
 	proptest.Linearizable(t, opener(t, a), proptest.Options{Histories: 12})
 	if p.count == 0 {
 		t.Error("no connection broke")

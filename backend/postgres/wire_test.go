@@ -42,6 +42,28 @@ type proxy struct {
 	conns map[net.Conn]bool
 	// each, when set, says what a statement meets while nothing is armed.
 	each func() *fault
+	// broken are the connections that were cut, as long as the server may still do what it was
+	// asked over them.
+	broken sync.WaitGroup
+}
+
+// settle takes back a fault that has not come about, and waits until the server has ended what it
+// was doing for connections that were cut.
+func (p *proxy) settle() {
+	p.disarm()
+	p.broken.Wait()
+}
+
+func (p *proxy) troubles() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count
+}
+
+// breaks makes a connection break at one of the next statements, before or after it took effect.
+func (p *proxy) breaks(draw func(int) int) {
+	kind := draw(3)
+	p.arm(fault{after: draw(4), answered: kind > 0, settled: kind > 1})
 }
 
 // newProxy is a proxy to the server of the tests, and how to reach it.
@@ -122,6 +144,9 @@ func (p *proxy) next() *fault {
 	f := p.armed
 	p.armed, p.fired = nil, true
 	p.count++
+	if f.code == "" {
+		p.broken.Add(1)
+	}
 	return f
 }
 
@@ -130,6 +155,8 @@ type cut struct {
 	mu    sync.Mutex
 	fault *fault
 	seen  bool
+	// broken: the connection is the one that a fault cuts.
+	broken bool
 	// undone, when set, takes the end of the answer to the proxy's own rollback.
 	undone chan struct{}
 }
@@ -160,12 +187,11 @@ func (p *proxy) serve(network, address string, client net.Conn) {
 	p.mu.Lock()
 	p.conns[client], p.conns[server] = true, true
 	p.mu.Unlock()
-	both := func() { _ = client.Close(); _ = server.Close() }
-	defer both()
+	defer server.Close()
 	var c cut
 	var back sync.WaitGroup
 	back.Go(func() {
-		defer both()
+		defer client.Close()
 		_ = c.answers(client, server)
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -175,8 +201,16 @@ func (p *proxy) serve(network, address string, client net.Conn) {
 		}
 	})
 	_ = p.requests(&c, client, server)
-	both()
+	_ = client.Close()
+	if half, ok := server.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
 	back.Wait()
+	// The server ends the session when it has done what it was asked, or undone it.
+	_, _ = io.Copy(io.Discard, server)
+	if c.broken {
+		p.broken.Done()
+	}
 }
 
 var errCut = errors.New("cut")
@@ -204,7 +238,9 @@ func (p *proxy) requests(c *cut, client, server net.Conn) error {
 			continue
 		}
 		if executes {
-			switch f := p.next(); {
+			f := p.next()
+			c.broken = c.broken || f != nil && f.code == ""
+			switch {
 			case f == nil:
 			case f.code != "":
 				refusal, err := (&pgproto3.ErrorResponse{Severity: "ERROR", Code: f.code, Message: "injected"}).Encode(nil)
