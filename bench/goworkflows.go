@@ -15,7 +15,7 @@ import (
 	"github.com/cschleiden/go-workflows/workflow"
 )
 
-const goWorkflowsSettings = "sqlite file (WAL, FULL), monoprocess wrapper, cache for every instance, worker defaults otherwise, as its own benchmark"
+const goWorkflowsSettings = "sqlite file (WAL, FULL, one connection, busy timeout 5s: its own settings), monoprocess wrapper, cache for every instance, worker defaults otherwise (2 pollers each, no limit of parallel tasks), as its own benchmark"
 
 // goWorkflows runs n chains of activities in a file, started included.
 type goWorkflows struct {
@@ -61,7 +61,7 @@ func (g *goWorkflows) run(ctx context.Context, e *env, n int, payload string) (c
 		_ = w.WaitForCompletion()
 	}()
 	// A look at the file by a connection of its own holds nobody up.
-	look, err := sql.Open("sqlite", "file:"+g.path+"?mode=ro")
+	look, err := g.look()
 	if err != nil {
 		return cost{}, err
 	}
@@ -94,7 +94,7 @@ func (g *goWorkflows) check(ctx context.Context, n int) error {
 	if err := g.seen.each(int32(g.steps)); err != nil {
 		return err
 	}
-	db, err := sql.Open("sqlite", "file:"+g.path+"?mode=ro")
+	db, err := g.look()
 	if err != nil {
 		return err
 	}
@@ -105,4 +105,11 @@ func (g *goWorkflows) check(ctx context.Context, n int) error {
 		err = wrong("%d instances of %d finished, %d were started", finished, all, n)
 	}
 	return err
+}
+
+// look opens the file for reading. It waits: the worker's last transaction is rolled back by
+// database/sql in the background, after its Close, and the connection that then leaves the file as
+// the last one locks it for itself.
+func (g *goWorkflows) look() (*sql.DB, error) {
+	return sql.Open("sqlite", "file:"+g.path+"?mode=ro&_pragma=busy_timeout(30000)")
 }
