@@ -65,7 +65,9 @@ func newLine() *line {
 		}
 		return over(b, func() (claim.Batch, error) { return send(p) })
 	}
-	l.abandon = func(_ *line, b breakage, send func() (claim.Disposition, error)) (claim.Disposition, error) { return over(b, send) }
+	l.abandon = func(_ *line, b breakage, send func() (claim.Disposition, error)) (claim.Disposition, error) {
+		return over(b, send)
+	}
 	return l
 }
 
