@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -16,8 +17,11 @@ const (
 	codeSerializationFailure  = "40001"
 	codeStatementUnknown      = "40003"
 	codeDeadlock              = "40P01"
+	codeInvalidLogin          = "28" // the class
+	codeUnknownDatabase       = "3D000"
 	codeInsufficientPrivilege = "42501"
 	codeDuplicatePrepared     = "42P05"
+	codeDuplicateTable        = "42P07"
 	codeUndefinedTable        = "42P01"
 	codeUndefinedColumn       = "42703"
 	codeUndefinedPrepared     = "26000"
@@ -50,6 +54,14 @@ func code(err error) string {
 
 // nature says what may be done about what the driver answered.
 func nature(err error) backend.Nature {
+	n := natureOf(err)
+	if n == backend.Unknown && isConnecting(err) { // no statement was sent
+		return backend.Transient
+	}
+	return n
+}
+
+func natureOf(err error) backend.Nature {
 	switch c := code(err); c {
 	case "":
 	case codeSerializationFailure, codeDeadlock, codeLockNotAvailable, codeQueryCanceled, codeCannotConnectNow,
@@ -67,10 +79,23 @@ func nature(err error) backend.Nature {
 		}
 		return backend.Permanent
 	}
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok || pgconn.SafeToRetry(err) {
+	if pgconn.SafeToRetry(err) {
 		return backend.Transient
 	}
 	return backend.Unknown
+}
+
+// isConnecting reports whether a connection could not be made.
+func isConnecting(err error) bool {
+	_, ok := errors.AsType[*pgconn.ConnectError](err)
+	return ok
+}
+
+// isOfProxy reports whether a proxy in between has answered, and not the server: it ends the
+// connection with a code that a server sends only while it keeps one.
+func isOfProxy(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.Code == codeProtocolViolation && e.Severity == "FATAL"
 }
 
 // fail makes the store's answer of an operation's error: an answer of the contract as it
@@ -85,16 +110,43 @@ func fail(op string, err error) error {
 
 // advise says what to do about errors that only the operator can cure.
 func advise(err error) error {
-	switch code(err) {
-	case codeUndefinedPrepared, codeDuplicatePrepared, codeProtocolViolation:
-		return fmt.Errorf("%w: if a proxy that pools transactions is in between, connect with default_query_exec_mode=exec "+
-			"(or simple_protocol), or let the proxy carry prepared statements", err)
-	case codeUndefinedTable, codeUndefinedColumn:
-		return fmt.Errorf("%w: the schema is missing or of another version: migrate it", err)
-	case codeInsufficientPrivilege:
-		return fmt.Errorf("%w: grant the role usage of the schema, and select, insert, update and delete on its tables", err)
+	if _, remedy := diagnose(err); remedy != "" {
+		return fmt.Errorf("%w: %s", err, remedy)
 	}
 	return err
+}
+
+// diagnose says what is wrong with a server, or with the way to it, and what to do.
+func diagnose(err error) (Problem, string) {
+	c := code(err)
+	switch {
+	case c == codeUnknownDatabase:
+		return ProblemDatabase, "create it, with encoding UTF8, or correct its name in the address"
+	case c == codeInsufficientPrivilege && isConnecting(err):
+		return ProblemLogin, "grant the role connect on the database"
+	case strings.HasPrefix(c, codeInvalidLogin):
+		return ProblemLogin, "check the user and the password that the address (or the environment) names, and what the server's pg_hba.conf allows"
+	case c == codeTooManyConnections:
+		return ProblemConnections, "lower pool_max_conns of the programs on this server, raise its max_connections (or the limit of the role or the database), " +
+			"or let them share connections through a proxy"
+	case c == codeCannotConnectNow:
+		return ProblemStarting, "wait until it is up; its log says what it does"
+	case c == codeReadOnly:
+		return ProblemReadOnly, "connect to the primary (an address with every host and target_session_attrs=read-write finds it), " +
+			"or see who has set default_transaction_read_only"
+	case isOfProxy(err):
+		return ProblemProxy, "see its log: its pool or the server's connections may be used up, or it does not know the user or the database"
+	case isConnecting(err):
+		return ProblemConnect, "see that the server runs, and that this host and port reach it"
+	case c == codeUndefinedPrepared || c == codeDuplicatePrepared || c == codeProtocolViolation:
+		return ProblemServer, "if a proxy that pools transactions is in between, connect with default_query_exec_mode=exec " +
+			"(or simple_protocol), or let the proxy carry prepared statements"
+	case c == codeUndefinedTable || c == codeUndefinedColumn:
+		return ProblemServer, "the schema is missing or of another version: migrate it"
+	case c == codeInsufficientPrivilege:
+		return ProblemPrivilege, "grant the role usage of the schema, and select, insert, update and delete on its tables"
+	}
+	return ProblemServer, ""
 }
 
 // isEnded reports whether a context ended, and not the database's connection.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belay-run/belay/backend"
 )
@@ -23,7 +24,32 @@ func (s *Store) run(ctx context.Context, db session, st statement, each func(pgx
 	if err != nil {
 		return err
 	}
+	if pool, ok := db.(*pgxpool.Pool); ok {
+		return s.onConnection(ctx, pool, text, each, args)
+	}
 	rows, err := db.Query(ctx, text, args...)
+	return read(rows, err, each)
+}
+
+// onConnection runs a statement on a connection of the pool, prepared when the pool prepares what it runs.
+func (s *Store) onConnection(ctx context.Context, pool *pgxpool.Pool, text string, each func(pgx.Rows) error, args []any) error {
+	c, err := pool.Acquire(ctx)
+	if err != nil {
+		return &failure{err}
+	}
+	defer c.Release()
+	p := preparedOn(c.Conn())
+	for again := false; ; again = true {
+		rows, err := p.query(ctx, text, args)
+		err = read(rows, err, each)
+		if again || !p.outdated(ctx, text, err) {
+			return err
+		}
+	}
+}
+
+// read calls each for every row.
+func read(rows pgx.Rows, err error, each func(pgx.Rows) error) error {
 	if err != nil {
 		return &failure{err}
 	}

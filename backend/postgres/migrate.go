@@ -8,7 +8,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +19,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/belay-run/belay/backend"
 )
 
 // oldestServer is the oldest version that is tested, as server_version_num says it.
@@ -101,24 +106,63 @@ const ledger = `create table if not exists :"schema".migrations (
 
 // setUp refuses what it must not touch, then migrates.
 func (s *Store) setUp(ctx context.Context) error {
+	return s.settingUp(ctx, func(ctx context.Context, all []migration) error {
+		missing, err := s.missing(ctx, s.pool, all)
+		switch {
+		case err != nil || len(missing) == 0:
+			return err
+		case s.opts.VerifyOnly:
+			return s.outdated(missing)
+		}
+		_, err = s.migrate(ctx, all)
+		return err
+	})
+}
+
+// settingUp does something with the schema of a server that can be used, within
+// Options.SetupTimeout. Whatever it is, it is found done when it is done again.
+func (s *Store) settingUp(ctx context.Context, do func(ctx context.Context, all []migration) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.SetupTimeout)
 	defer cancel()
 	all, err := loadMigrations()
 	if err != nil {
 		return err
 	}
-	if err := s.checkServer(ctx); err != nil {
-		return s.explain(err)
-	}
-	missing, err := s.missing(ctx, s.pool, all)
-	if err == nil && len(missing) > 0 {
-		if s.opts.VerifyOnly {
-			err = s.outdated(missing)
-		} else {
-			_, err = s.migrate(ctx, all)
+	var wait backoff
+	for begun := time.Now(); ; {
+		err := s.checkServer(ctx)
+		if err == nil {
+			err = do(ctx, all)
+		}
+		if !passes(err) || isEnded(ctx) || time.Since(begun) >= s.opts.RetryTimeout || wait.pause(ctx) != nil {
+			return s.explain(err)
 		}
 	}
-	return s.explain(err)
+}
+
+// passes reports whether what went wrong while setting up is over soon: the server is there, and
+// has no connection left, say, or ended one.
+func passes(err error) bool {
+	if err == nil {
+		return false
+	}
+	if _, ok := errors.AsType[*SetupError](err); ok {
+		return false
+	}
+	switch c := code(err); c {
+	case "":
+		return !isConnecting(err) && pgconn.SafeToRetry(err) || isLost(err)
+	case codeCannotConnectNow, codeTooManyConnections, codeSerializationFailure, codeDeadlock, codeLockNotAvailable, codeAdminShutdown, codeCrashShutdown:
+		return true
+	default:
+		return isConnecting(err) && nature(err) == backend.Transient
+	}
+}
+
+// isLost reports whether the connection ended while the server had not answered yet.
+func isLost(err error) bool {
+	_, network := errors.AsType[net.Error](err)
+	return !isConnecting(err) && (network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))
 }
 
 func (s *Store) checkServer(ctx context.Context) error {
@@ -155,13 +199,16 @@ func (s *Store) missing(ctx context.Context, db session, all []migration) ([]mig
 		return all, err
 	}
 	rows, err = db.Query(ctx, "select number, name, sha256, compatible_from from "+quoted+" order by number")
-	if err != nil {
-		return nil, err
+	var applied []migration
+	if err == nil {
+		applied, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (m migration, err error) {
+			err = r.Scan(&m.number, &m.name, &m.hash, &m.from)
+			return m, err
+		})
 	}
-	applied, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (m migration, err error) {
-		err = r.Scan(&m.number, &m.name, &m.hash, &m.from)
-		return m, err
-	})
+	if code(err) == codeUndefinedColumn {
+		return nil, &SetupError{Problem: ProblemForeign, Err: fmt.Errorf("its table migrations is not belay's: %w", err), Remedy: s.elsewhere()}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -267,6 +314,9 @@ func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, all []migration) (*mig
 	if err := script(ctx, tx, text); err != nil {
 		return nil, fmt.Errorf("migration %s: %w", m.name, err)
 	}
+	if err := s.checkIndexes(ctx, tx, m); err != nil {
+		return nil, err
+	}
 	if len(missing) == len(all) {
 		columns, err := s.compression(ctx, tx)
 		if err == nil && columns != "" {
@@ -277,6 +327,54 @@ func (s *Store) migrateIn(ctx context.Context, tx pgx.Tx, all []migration) (*mig
 		}
 	}
 	return &m, script(ctx, tx, s.entry(m))
+}
+
+// beforehand is how a migration makes an index that may be there already.
+var beforehand = regexp.MustCompile(`create index if not exists (\w+) `)
+
+// checkIndexes refuses an index that was there already and is not what the migration would have made:
+// the migration leaves it as it is, also when its building has failed, or goes on.
+func (s *Store) checkIndexes(ctx context.Context, tx pgx.Tx, m migration) error {
+	names := beforehand.FindAllStringSubmatch(m.text, -1)
+	if len(names) == 0 {
+		return nil
+	}
+	described, err := s.describe(ctx, tx, tablesOf(golden))
+	if err != nil {
+		return err
+	}
+	want, got := indexesOf(golden), indexesOf(described)
+	for _, name := range names {
+		name := name[1]
+		quoted := pgx.Identifier{s.opts.Schema, name}.Sanitize()
+		e := &SetupError{
+			Problem: ProblemIndex,
+			Remedy:  "if nobody is building it, drop it (drop index concurrently " + quoted + "); then build it again, or let the migration do so",
+		}
+		switch is := got[name]; {
+		case is == "":
+			e.Err, e.Remedy = fmt.Errorf("the name %s is taken by something else", quoted), s.elsewhere()
+		case strings.HasSuffix(is, " invalid"):
+			e.Err = fmt.Errorf("%s is not valid: building it concurrently has failed, or is going on", quoted)
+		case want[name] != "" && want[name] != is:
+			e.Err = fmt.Errorf("%s is there and is another index than the migration makes: it is %q, and has to be %q", quoted, is, want[name])
+		default:
+			continue
+		}
+		return e
+	}
+	return nil
+}
+
+// indexesOf are the indexes of a described schema, by their names.
+func indexesOf(described string) map[string]string {
+	indexes := make(map[string]string)
+	for line := range strings.Lines(described) {
+		if words := strings.Fields(line); len(words) > 2 && words[1] == "index" {
+			indexes[words[2]] = strings.TrimSpace(line)
+		}
+	}
+	return indexes
 }
 
 // creation is the schema, when there is none, and the ledger. An owner of the schema need not be
@@ -325,17 +423,28 @@ func script(ctx context.Context, tx pgx.Tx, text string) error {
 	return err
 }
 
-// describe is the schema as the server tells it, a line for each part. What the server's
-// version or build decides is not in it.
-func (s *Store) describe(ctx context.Context, db session) (string, error) {
+// describe is tables of the schema (none: every one) as the server tells them, a line for each part.
+// What the server's version or build decides is not in it.
+func (s *Store) describe(ctx context.Context, db session, tables []string) (string, error) {
 	var b strings.Builder
 	err := s.run(ctx, db, stSchemaDescribe, func(r pgx.Rows) error {
 		var line string
 		err := scan(r, &line)
 		b.WriteString(line + "\n")
 		return err
-	}, s.opts.Schema)
+	}, s.opts.Schema, tables)
 	return b.String(), err
+}
+
+// tablesOf are the tables of a described schema.
+func tablesOf(described string) (names []string) {
+	for line := range strings.Lines(described) {
+		name, _, _ := strings.Cut(line, " ")
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // explain makes a *SetupError of what failed while setting up.
@@ -346,20 +455,26 @@ func (s *Store) explain(err error) error {
 	if _, ok := errors.AsType[*SetupError](err); ok {
 		return err
 	}
-	e := &SetupError{Problem: ProblemServer, Err: err}
-	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	e := explained(err)
 	switch c := code(err); {
-	case c == codeInsufficientPrivilege:
-		e.Problem = ProblemPrivilege
+	case e.Problem == ProblemPrivilege:
 		e.Remedy = fmt.Sprintf("migrate once with a role that may create the schema %q and its tables, then grant this role usage of the schema, "+
 			"and select, insert, update and delete on its tables", s.opts.Schema)
-	case c == codeLockNotAvailable || errors.Is(err, context.DeadlineExceeded):
+	case c == codeLockNotAvailable || !isConnecting(err) && errors.Is(err, context.DeadlineExceeded):
 		e.Problem, e.Remedy = ProblemBusy, fmt.Sprintf("see what holds the schema's tables, or raise Options.SetupTimeout above %v", s.opts.SetupTimeout.Round(time.Millisecond))
-	case connecting:
-		e.Problem, e.Remedy = ProblemConnect, "see that the server runs and accepts this user"
-	}
-	if e.Remedy == "" {
-		e.Err = advise(err)
+	case c == codeDuplicateTable:
+		e.Problem, e.Remedy = ProblemForeign, s.elsewhere()
 	}
 	return e
+}
+
+// explained is what the server has answered, or the way to it, with what to do.
+func explained(err error) *SetupError {
+	problem, remedy := diagnose(err)
+	return &SetupError{Problem: problem, Remedy: remedy, Err: err}
+}
+
+// elsewhere is what to do about a schema that something else lives in.
+func (s *Store) elsewhere() string {
+	return fmt.Sprintf("give belay a schema of its own with Options.Schema; the tables of something else in %q are not touched", s.opts.Schema)
 }

@@ -59,7 +59,7 @@ func testStore(t *testing.T, pool *pgxpool.Pool, opts Options) *Store {
 // TestSchemaIsTheGoldenOne: what the migrations lead to, on every version of the server.
 func TestSchemaIsTheGoldenOne(t *testing.T) {
 	s := testStore(t, testPool(t), Options{})
-	got, err := s.describe(t.Context(), s.pool)
+	got, err := s.describe(t.Context(), s.pool, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ type Pending struct {
 	// Migrations are the names of those that are missing, in their order; empty: the schema is
 	// up to date.
 	Migrations []string
-	// Script is SQL that applies them as Migrate does, in one transaction, for psql say; empty when
+	// Script is SQL that applies them as Migrate does, a transaction for each, for psql say; empty when
 	// there are none. It is for the schema as it is now.
 	Script string
 }
@@ -28,7 +28,7 @@ func Migrate(ctx context.Context, dsn string, opts Options) (applied []string, e
 			return err
 		}
 		done, err := s.migrate(ctx, all)
-		applied = namesOf(done)
+		applied = append(applied, namesOf(done)...)
 		return err
 	})
 	return applied, err
@@ -60,16 +60,7 @@ func setUpOnly(ctx context.Context, dsn string, opts Options, do func(ctx contex
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.opts.SetupTimeout)
-	defer cancel()
-	all, err := loadMigrations()
-	if err != nil {
-		return err
-	}
-	if err := s.checkServer(ctx); err != nil {
-		return s.explain(err)
-	}
-	return s.explain(do(ctx, s, all))
+	return s.settingUp(ctx, func(ctx context.Context, all []migration) error { return do(ctx, s, all) })
 }
 
 func namesOf(migrations []migration) []string {

@@ -26,7 +26,7 @@ func TestThePreviousSchemaIsFrozen(t *testing.T) {
 		if _, err := s.migrate(t.Context(), all[:n]); err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.describe(t.Context(), pool)
+		got, err := s.describe(t.Context(), pool, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

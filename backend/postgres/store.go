@@ -69,7 +69,7 @@ func connect(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
-		return nil, &SetupError{Problem: ProblemConnect, Remedy: "see that the server runs and accepts this user", Err: err}
+		return nil, explained(err)
 	}
 	return pool, nil
 }

@@ -1,0 +1,97 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// prepared runs statements on a connection. On one that keeps prepared statements it sends their
+// arguments itself; else, and where the host traces what is asked of its pool, pgx does everything.
+type prepared struct {
+	conn       *pgx.Conn
+	direct     bool
+	statements map[string]*pgconn.StatementDescription // by their texts
+}
+
+// ofConnection is under which name a connection keeps its prepared.
+const ofConnection = "github.com/belay-run/belay/backend/postgres"
+
+// preparedOn is the connection's, which lives as long as the connection.
+func preparedOn(conn *pgx.Conn) *prepared {
+	kept := conn.PgConn().CustomData()
+	if p, ok := kept[ofConnection].(*prepared); ok {
+		return p
+	}
+	config := conn.Config()
+	p := &prepared{
+		conn:       conn,
+		direct:     config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement && config.StatementCacheCapacity > 0 && config.Tracer == nil,
+		statements: make(map[string]*pgconn.StatementDescription),
+	}
+	kept[ofConnection] = p
+	return p
+}
+
+func (p *prepared) query(ctx context.Context, text string, args []any) (pgx.Rows, error) {
+	if !p.direct {
+		return p.conn.Query(ctx, text, args...)
+	}
+	sd := p.statements[text]
+	if sd == nil {
+		var err error
+		if sd, err = p.conn.Prepare(ctx, nameOf(text), text); err != nil {
+			return nil, err
+		}
+		p.statements[text] = sd
+	}
+	with := parametersFree.Get().(*parameters)
+	defer with.free()
+	if !with.encode(sd.ParamOIDs, args) {
+		return p.conn.Query(ctx, text, args...)
+	}
+	with.results = with.results[:0]
+	for _, f := range sd.Fields {
+		with.results = append(with.results, p.conn.TypeMap().FormatCodeForOID(f.DataTypeOID))
+	}
+	pg := p.conn.PgConn()
+	pg.Frontend().Send(room(with.size()))
+	// Everything has been sent when it answers, so the buffer is free again.
+	return pgx.RowsFromResultReader(p.conn.TypeMap(), pg.ExecStatement(ctx, sd, with.values, with.formats, with.results)), nil
+}
+
+// outdated reports whether a statement failed since the server has forgotten it, or has seen its tables
+// change. Nothing took effect then, and it is prepared anew the next time.
+func (p *prepared) outdated(ctx context.Context, text string, err error) bool {
+	if c := code(err); p.statements[text] == nil || c != codeUndefinedPrepared && c != codePlanChanged {
+		return false
+	}
+	delete(p.statements, text)
+	return p.conn.Deallocate(ctx, nameOf(text)) == nil
+}
+
+// codePlanChanged is the SQLSTATE of a prepared statement whose result would be of other types now.
+const codePlanChanged = "0A000"
+
+// nameOf is the name of a prepared statement: schemas differ, and so may releases.
+func nameOf(text string) string {
+	digest := sha256.Sum256([]byte(text))
+	return "belay_" + hex.EncodeToString(digest[:16])
+}
+
+// room is a message without content, which makes room in the buffer of those that follow: by itself it
+// would grow in steps, and be copied at each.
+type room int
+
+// Frontend marks a message that is sent to a server.
+func (room) Frontend() {}
+
+// Encode implements pgproto3.Message.
+func (r room) Encode(dst []byte) ([]byte, error) { return slices.Grow(dst, int(r)), nil }
+
+// Decode implements pgproto3.Message, and is never called.
+func (room) Decode([]byte) error { return nil }
