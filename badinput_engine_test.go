@@ -76,6 +76,16 @@ func badNode() map[string][]bad {
 				return err
 			}, node.ErrNilArgument, "call"},
 		},
+		"node.Prepared.RunHere": {
+			{"no call", func(w *world) error {
+				_, err := must[*node.Prepared](w)(w.nodes().Prepare(w.compiled(), 0)).RunHere(w.ctx, nil, func(run.Result, error) {})
+				return err
+			}, node.ErrNilArgument, "call"},
+			{"nothing to do when the goroutine ends", func(w *world) error {
+				_, err := must[*node.Prepared](w)(w.nodes().Prepare(w.compiled(), 0)).RunHere(w.ctx, &node.Call{Node: "work"}, nil)
+				return err
+			}, node.ErrNilArgument, "goroutine"},
+		},
 		"node.Ask": {
 			executed("a prompt that is no JSON", func(context.Context) error { return node.Ask(node.Question{Prompt: func() {}}) }, "prompt"),
 			executed("a schema that is none", func(context.Context) error { return node.Ask(node.Question{Schema: value.Value("{")}) }, "schema"),

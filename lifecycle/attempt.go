@@ -129,9 +129,23 @@ func (a *attempt) run() (last bool) {
 			a.deadline.cancel()
 		}()
 	}
-	result, err := a.vehicle.nodes.Run(a.tellAttempting(), &a.call)
+	return a.returned(a.vehicle.nodes.RunHere(a.tellAttempting(), &a.call, a.exiting))
+}
+
+// returned takes what the node's call came to, and answers as run does.
+func (a *attempt) returned(result run.Result, err error) (last bool) {
 	a.vehicle.engine.limits.leave(a.activation.Node.Use)
 	return a.finish(result, err != nil)
+}
+
+// exiting goes on elsewhere: the node is ending the goroutine that called it.
+func (a *attempt) exiting(result run.Result, err error) {
+	v := a.vehicle
+	v.engine.scheduler.Go(func() {
+		if a.returned(result, err) {
+			v.session.carryOn(v)
+		}
+	})
 }
 
 func (a *attempt) timedOut() *TimeoutError {

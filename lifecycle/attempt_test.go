@@ -79,6 +79,37 @@ edges: {in: {from: $start, to: work}, in2: {from: $start, to: work2}}
 	}
 }
 
+// Nodes run on the goroutines that drive runs, so that ending one must cost only the attempt.
+func TestNodesThatEndTheirGoroutineHoldUpNoOtherRun(t *testing.T) {
+	for _, width := range []int{1, 3} {
+		e := newEngine(t, newMemory(nil), options{Concurrency: width}, act("work", func(ctx context.Context) error {
+			if call, _ := node.FromContext(ctx); call.Metadata["exits"] != "" {
+				runtime.Goexit()
+			}
+			return nil
+		}))
+		ref := publish(t, &e.Client, single)
+		var ids []string
+		for i := range 40 {
+			o := lifecycle.StartOptions{}
+			if i%4 != 3 {
+				o.Metadata = map[string]string{"exits": "yes"}
+			}
+			ids = append(ids, start(t, &e.Client, ref, nil, o).ID)
+		}
+		if d := drain(t, e); d.Commits != len(ids) {
+			t.Errorf("%d wide: %d commits, want %d", width, d.Commits, len(ids))
+		}
+		for i, id := range ids {
+			want := run.Failed
+			if i%4 == 3 {
+				want = run.Done
+			}
+			wantStatus(t, inspect(t, &e.Client, id), want)
+		}
+	}
+}
+
 func TestTimeoutEndsTheContextAtTheDeadlineWithItsCauseAndTheRetrySucceeds(t *testing.T) {
 	for _, clock := range []string{"system", "virtual"} {
 		t.Run(clock, func(t *testing.T) {

@@ -17,9 +17,10 @@ import (
 // claimLimit bounds one batch.
 const claimLimit = 1000
 
-// session is one stretch of claiming, with its own slots. Whoever frees a slot claims for it:
-// one claim is in flight at a time, and what is asked meanwhile makes one more. A drain is over
-// once nothing is due; a session with a dispatcher stays until it is shut down.
+// session is one stretch of claiming, with its own slots. Goroutines of its own drive what was
+// claimed: each goes on with the next vehicle when one is done, and claims for the free slots when
+// none is left. One claim is in flight at a time, and what is asked meanwhile makes one more. A drain is
+// over once nothing is due; a session with a dispatcher stays until it is shut down.
 type session struct {
 	engine *Engine
 	filter claim.Filter
@@ -39,7 +40,9 @@ type session struct {
 	stopped  bool
 	cutting  bool
 	closed   bool
-	active   int // vehicles that were claimed and have not finished
+	active   int        // vehicles that were claimed and have not finished
+	queue    []*vehicle // those of them that nobody drives yet
+	called   bool       // a goroutine is on its way to take one
 	claiming bool
 	again    bool // something may be due that no claim has looked for
 	short    bool // the last claim found less than it asked for
@@ -102,34 +105,62 @@ func (s *session) shield(v *vehicle, drive func()) {
 	drive()
 }
 
-// next claims for the free slots, when something may be due, and starts what it got, but for
-// one vehicle that it leaves to the caller; nil when there is nothing to do here.
+// take is the vehicle that has waited longest, nil when none waits. Whoever takes one calls a
+// goroutine for what there is to do besides, so that nothing waits for a node; one that is not there
+// yet is enough, since it does the same. The caller holds the lock.
+func (s *session) take() *vehicle {
+	if len(s.queue) == 0 {
+		return nil
+	}
+	v := s.queue[0]
+	s.queue = s.queue[1:]
+	if !s.called && (len(s.queue) > 0 || !s.claiming && s.claims()) {
+		s.called = true
+		s.engine.scheduler.Go(s.help)
+	}
+	return v
+}
+
+// help is a goroutine that was called.
+func (s *session) help() {
+	s.mu.Lock()
+	s.called = false
+	s.mu.Unlock()
+	s.work(nil)
+}
+
+// free is how many slots are. The caller holds the lock.
+func (s *session) free() int { return s.engine.cfg.Concurrency - s.active }
+
+// closing reports whether nothing more will be claimed. The caller holds the lock.
+func (s *session) closing() bool { return s.stopping() || s.failure != nil }
+
+// claims reports whether a claim is to be made. The caller holds the lock.
+func (s *session) claims() bool {
+	return s.again && !s.ended && s.free() > 0 && !s.closing() && s.mayClaim()
+}
+
+// next is the vehicle to drive next. When none waits, it claims for the free slots, if something
+// may be due; nil when there is nothing to do here.
 func (s *session) next() *vehicle {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended || s.claiming {
-		return nil
-	}
-	var own *vehicle
 	for {
-		free := s.engine.cfg.Concurrency - s.active
-		over := s.stopping() || s.failure != nil
-		claims := s.again && free > 0 && !over && s.mayClaim()
+		if v := s.take(); v != nil {
+			return v
+		}
+		free := s.free()
 		switch {
-		case own != nil && claims:
-			v := own // it must not wait while others are claimed for
-			s.engine.scheduler.Go(func() { s.work(v) })
-			own = nil
-		case own != nil:
-			return own
+		case s.ended || s.claiming:
+			return nil
 		case s.dispatcher == nil && !s.again && free > 0:
 			s.dry = s.active == 0
 			s.settleOver()
 			return nil
-		case over:
+		case s.closing():
 			s.settleOver()
 			return nil
-		case !claims:
+		case !s.claims():
 			return nil
 		}
 		s.claiming, s.again = true, false
@@ -157,15 +188,12 @@ func (s *session) next() *vehicle {
 		if s.dispatcher != nil {
 			s.dispatcher.claimed(len(vehicles) + poisoned)
 		}
-		for i, v := range vehicles {
-			delete(s.wakes, v.lease.Run)
-			if i > 0 {
-				s.engine.scheduler.Go(func() { s.work(v) })
+		if len(s.wakes) > 0 {
+			for _, v := range vehicles {
+				delete(s.wakes, v.lease.Run)
 			}
 		}
-		if len(vehicles) > 0 {
-			own = vehicles[0]
-		}
+		s.queue = vehicles
 	}
 }
 

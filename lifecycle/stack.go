@@ -20,8 +20,7 @@ func currentGoroutine() goroutine {
 	return ""
 }
 
-// stack is where the node is that the goroutine waits for, on a goroutine of its own. It stops the
-// world for a moment: only for what went wrong.
+// stack is where the goroutine is. It stops the world for a moment: only for what went wrong.
 func (g goroutine) stack() string {
 	if g == "" {
 		return ""
@@ -32,15 +31,11 @@ func (g goroutine) stack() string {
 		if n == size && size < maxStacks {
 			continue
 		}
-		own := ""
 		for _, one := range bytes.Split(buf[:n], []byte("\n\n")) {
-			switch {
-			case bytes.Contains(one, []byte("belay/node.(*Prepared).Run in "+string(g)+"\n")):
+			if bytes.HasPrefix(one, []byte(string(g)+" [")) {
 				return string(one)
-			case bytes.HasPrefix(one, []byte(string(g)+" [")):
-				own = string(one)
 			}
 		}
-		return own
+		return ""
 	}
 }

@@ -44,8 +44,28 @@ func (e *CutShortError) Unwrap() error { return e.Cause }
 // Those of panics are bounded, and a panic value that is no text, error or number is
 // told by its type only.
 func (p *Prepared) Run(ctx context.Context, call *Call) (run.Result, error) {
+	type answer struct {
+		result run.Result
+		err    error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		result, err := p.RunHere(ctx, call, func(result run.Result, err error) { answered <- answer{result, err} })
+		answered <- answer{result, err}
+	}()
+	a := <-answered
+	return a.result, a.err
+}
+
+// RunHere is Run on the caller's goroutine, for a host with goroutines at hand. A function that ends
+// its goroutine ends the caller's: RunHere does not return then, and calls exiting, among the goroutine's
+// deferred calls, with what Run would have answered. exiting must not be nil, nor panic.
+func (p *Prepared) RunHere(ctx context.Context, call *Call, exiting func(run.Result, error)) (run.Result, error) {
 	if call == nil {
 		return run.Result{}, fmt.Errorf("%w: the call", ErrNilArgument)
+	}
+	if exiting == nil {
+		return run.Result{}, fmt.Errorf("%w: what to do when the function ends the goroutine", ErrNilArgument)
 	}
 	node, ok := p.nodes[call.Node]
 	if !ok {
@@ -58,15 +78,19 @@ func (p *Prepared) Run(ctx context.Context, call *Call) (run.Result, error) {
 		c.Now = time.Now
 		call = &c
 	}
-	end := make(chan outcome, 1)
-	go attempt(context.WithValue(ctx, callKey{}, call), call, node, end)
-	o := <-end
+	o := attempt(ctx, call, node, exiting)
+	return o.settled(ctx, call.Node)
+}
 
-	switch {
-	case timedOut(ctx):
-		return run.Retry(call.Node, late(call.Node, o), time.Time{}), nil
-	case ctx.Err() != nil && o.failed():
-		return run.Result{}, &CutShortError{Node: call.Node, Cause: context.Cause(ctx)}
+// settled is what the outcome comes to after all that happened to the context.
+func (o *outcome) settled(ctx context.Context, node string) (run.Result, error) {
+	if ctx.Err() != nil {
+		switch {
+		case timedOut(ctx):
+			return run.Retry(node, late(node, o), time.Time{}), nil
+		case o.failed():
+			return run.Result{}, &CutShortError{Node: node, Cause: context.Cause(ctx)}
+		}
 	}
 	return o.result, nil
 }
@@ -85,28 +109,30 @@ type outcome struct {
 	result run.Result   // if the context did not end
 }
 
-// attempt always sends exactly one outcome. Reading what an error says, wraps and asks
-// calls the node's own code again, so that happens under the same recover.
-func attempt(ctx context.Context, call *Call, node bound, end chan<- outcome) {
-	var o outcome
+// attempt calls the function. Reading what an error says, wraps and asks calls the node's
+// own code again, so that happens under the same recover.
+func attempt(ctx context.Context, call *Call, node bound, exiting func(run.Result, error)) (o outcome) {
 	returned := false
 	defer func() {
-		var crash *run.Failure
-		if p := recover(); p != nil {
-			crash = &run.Failure{Message: "panic: " + panicText(p), Details: stack(debug.Stack())}
-		} else if !returned {
-			crash = &run.Failure{Message: "the node's function ended its goroutine (runtime.Goexit) instead of returning"}
+		if returned {
+			return
 		}
-		if crash != nil {
-			crash.Code, crash.Node = run.CodePanic, call.Node
-			o = outcome{crash: crash, result: run.Retry(call.Node, *crash, time.Time{})}
+		crash := &run.Failure{Code: run.CodePanic, Node: call.Node}
+		p := recover()
+		if p != nil {
+			crash.Message, crash.Details = "panic: "+panicText(p), stack(debug.Stack())
+		} else {
+			crash.Message = "the node's function ended its goroutine (runtime.Goexit) instead of returning"
 		}
-		end <- o
+		o = outcome{crash: crash, result: run.Retry(call.Node, *crash, time.Time{})}
+		if p == nil {
+			exiting(o.settled(ctx, call.Node))
+		}
 	}()
 	if ctx.Err() != nil {
 		o.err = context.Cause(ctx) // a node of a cancelled run never begins
 	} else {
-		o.update, o.err = node.fn(ctx, call)
+		o.update, o.err = node.fn(context.WithValue(ctx, callKey{}, call), call)
 	}
 	if o.err != nil {
 		o.marks = readMarks(o.err)
@@ -119,14 +145,15 @@ func attempt(ctx context.Context, call *Call, node bound, end chan<- outcome) {
 	}
 	o.result = o.answer(call.Node)
 	returned = true
+	return o
 }
 
-func (o outcome) failed() bool {
+func (o *outcome) failed() bool {
 	return o.crash != nil || o.err != nil && o.marks.failure()
 }
 
 // late is the failure of an attempt whose deadline passed.
-func late(node string, o outcome) run.Failure {
+func late(node string, o *outcome) run.Failure {
 	f := run.Failure{Code: run.CodeTimeout, Node: node}
 	switch {
 	case o.crash != nil:
@@ -140,8 +167,8 @@ func late(node string, o outcome) run.Failure {
 }
 
 // answer is what a function that returned in time came to.
-func (o outcome) answer(node string) run.Result {
-	switch m := o.marks; {
+func (o *outcome) answer(node string) run.Result {
+	switch m := &o.marks; {
 	case o.err == nil:
 		return run.Completed(node, o.update)
 	case m.permanent:

@@ -79,5 +79,6 @@ func Outcome(err error) run.ResultKind {
 	if err == nil {
 		return run.ResultCompleted
 	}
-	return (outcome{err: err, marks: readMarks(err)}).answer("").Kind()
+	o := outcome{err: err, marks: readMarks(err)}
+	return o.answer("").Kind()
 }
