@@ -325,6 +325,25 @@ func badBackend() map[string][]bad {
 			_, err := backend.OpenEvent(nil, backend.Tenantless(), "r", 1, raw)
 			return err
 		}),
+		"backend.OpenEvents": stored(func(raw []byte) (err error) {
+			for _, err = range backend.OpenEvents(nil, backend.Tenantless(), "r", 1, raw, 0) {
+			}
+			return err
+		}),
+		"backend.LastEvent": stored(func(raw []byte) error {
+			_, err := backend.LastEvent(nil, backend.Tenantless(), "r", 1, raw)
+			return err
+		}),
+		"backend.FirstEvent": {{"a list with no beginning", func(*world) error { _, err := backend.FirstEvent("r", 5, []byte(`[{`)); return err }, backend.ErrCorrupt, "event 5"}},
+		"backend.NewEvents": stored(func(raw []byte) error {
+			e := run.Event{Run: "r", Seq: 1, Type: run.EventRunInitialized, At: time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)}
+			_, err := backend.NewEvents(nil, backend.Tenantless(), backend.EventRow{Seq: 1, Body: raw}, []run.Event{e})
+			return err
+		})[1:],
+		"backend.PackEvents": {{"an event that is not storable", func(*world) error {
+			_, err := backend.PackEvents(nil, backend.Tenantless(), "c", []run.Event{{}}, 0)
+			return err
+		}, run.ErrInvalidEvent, ""}},
 		"backend.SameStoredEvent": stored(func(raw []byte) error {
 			_, err := backend.SameStoredEvent(nil, backend.Tenantless(), "r", 1, raw, nil, nil)
 			return err
