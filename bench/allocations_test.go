@@ -48,7 +48,7 @@ func TestAllocationsStayWithinTheirBounds(t *testing.T) {
 		most float64
 		work func()
 	}{
-		{"plan and settle a one-node run", 12, planAndSettle},
+		{"plan and settle a one-node run", 9, planAndSettle},
 		{"encode its document", 2, func() {
 			if _, err := run.Encode(settled.Document); err != nil {
 				t.Fatal(err)

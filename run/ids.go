@@ -9,9 +9,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// taskID is run:step:node, the task's id and idempotency key.
-func taskID(run string, step int64, node string) string {
-	return run + ":" + strconv.FormatInt(step, 10) + ":" + node
+// firstAttempt is the id of a task, run:step:node, which is its idempotency key too, and that of
+// its first attempt, which begins with it.
+func firstAttempt(run string, step int64, node string) (task, attempt string) {
+	attempt = run + ":" + strconv.FormatInt(step, 10) + ":" + node + ":1"
+	return attempt[:len(attempt)-len(":1")], attempt
 }
 
 // isTaskID compares without building the id.

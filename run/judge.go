@@ -14,14 +14,15 @@ import (
 )
 
 // verdict is what one result comes to: a permanent failure, a parked task, a
-// write, or a question. Exactly one of failure, task, write and ask is set.
+// write, or a question. Exactly one of failure, task, ask and wrote is set.
 type verdict struct {
 	activation *Activation
 	failure    *Failure
 	task       *Task
 	wake       time.Time // when the task is due again
 	retry      *Failure  // why the task parked, when it failed
-	write      *Write
+	wrote      bool
+	write      Write
 	ask        *Interrupt
 }
 
@@ -39,7 +40,7 @@ func (v *verdict) tell(e *Event) {
 		e.Type, e.Failure = EventNodeFailed, v.retry
 	case v.task != nil:
 		e.Type = EventNodeSnoozed
-	case v.write != nil && v.write.Skipped:
+	case v.wrote && v.write.Skipped:
 		e.Type, e.Reason = EventNodeSkipped, v.write.Reason
 	default:
 		e.Type = EventNodeCompleted
@@ -51,26 +52,27 @@ func (i *Interrupt) tell(e *Event) {
 	e.Type, e.Node, e.Interrupt, e.Field, e.Wake, e.Data = EventInterruptRequested, i.Node, i.ID, i.Field, i.Deadline, i.Question
 }
 
-// judge decides what one result comes to, on its own.
-func (s *superstep) judge(a *Activation, r *Result) verdict {
-	v := verdict{activation: a}
+// judge decides what one result comes to, on its own, into a zero verdict.
+func (s *superstep) judge(v *verdict, a *Activation, r *Result) {
+	v.activation = a
 	node := a.Node.ID
 	switch r.kind {
 	case ResultCompleted:
 		v.write, v.failure = s.judgeUpdate(a.Node, r.update)
+		v.wrote = v.failure == nil
 	case ResultSkipped:
 		if len(r.reason) > MaxText {
 			f := overlong(node, "reason of the skip", r.reason, "")
 			v.failure = &f
 			break
 		}
-		v.write = &Write{Node: node, Skipped: true, Reason: storable(r.reason)}
+		v.wrote, v.write = true, Write{Node: node, Skipped: true, Reason: storable(r.reason)}
 	case ResultSnoozed:
 		v.task, v.wake = s.park(a, ParkSnooze), later(instant(r.until), s.now)
 	case ResultAsked:
-		v.ask, v.failure = s.judgeQuestion(a, &r.question)
+		v.ask, v.failure = s.judgeQuestion(a, r.question)
 	case ResultRetry:
-		f, whole := settled(node, r.failure)
+		f, whole := settled(node, *r.failure)
 		if !whole || a.Attempt >= a.Node.Retry.MaxAttempts {
 			v.failure = &f
 			break
@@ -79,20 +81,19 @@ func (s *superstep) judge(a *Activation, r *Result) verdict {
 		v.task.Failures, v.task.LastError = a.Attempt, f.Message
 		v.wake = later(after(s.now, backoff(a.Node.Retry.Backoff, a.Attempt, a.AttemptID)), instant(r.until))
 	default:
-		f, _ := settled(node, r.failure)
+		f, _ := settled(node, *r.failure)
 		v.failure = &f
 	}
-	if err := s.fitsFact(&v); err != nil {
+	if err := s.fitsFact(v); err != nil {
 		f := tooLarge(node, err)
-		v = verdict{activation: a, failure: &f}
+		*v = verdict{activation: a, failure: &f}
 	}
-	return v
 }
 
 // fitsFact checks the size of the event that the verdict becomes, if the node has a
 // say in it. (The rest is checked with the whole proposal, where no node is named.)
 func (s *superstep) fitsFact(v *verdict) error {
-	if v.write != nil && !v.write.Skipped || v.task != nil && v.retry == nil {
+	if v.wrote && !v.write.Skipped || v.task != nil && v.retry == nil {
 		return nil
 	}
 	// Sequence and time take no more room than these.
@@ -115,8 +116,8 @@ func (s *superstep) park(a *Activation, why ParkReason) *Task {
 
 // judgeUpdate checks an update: only declared names, values within the limit, and
 // each a write that its field takes.
-func (s *superstep) judgeUpdate(node *graph.CompiledNode, update map[string]value.Value) (*Write, *Failure) {
-	w := &Write{Node: node.ID}
+func (s *superstep) judgeUpdate(node *graph.CompiledNode, update map[string]value.Value) (Write, *Failure) {
+	w := Write{Node: node.ID}
 	declared := 0
 	for _, b := range node.Writes {
 		v, ok := update[b.Name]
@@ -129,10 +130,10 @@ func (s *superstep) judgeUpdate(node *graph.CompiledNode, update map[string]valu
 		}
 		if len(v) > s.machine.limits.Value {
 			f := tooLarge(node.ID, value.Check("the value that node "+node.ID+" writes to "+b.State, len(v), s.machine.limits.Value))
-			return nil, &f
+			return Write{}, &f
 		}
 		if err := s.machine.graph.Channel(b.State).CheckWrite(v); err != nil {
-			return nil, &Failure{
+			return Write{}, &Failure{
 				Code: CodeInvalidUpdate, Node: node.ID, Details: about("field", b.State),
 				Message: fmt.Sprintf("the write of %q to the field %s: %v", b.Name, b.State, err),
 			}
@@ -140,12 +141,12 @@ func (s *superstep) judgeUpdate(node *graph.CompiledNode, update map[string]valu
 		w.Update = append(w.Update, Channel{Name: b.State, Value: v})
 	}
 	if declared < len(update) {
-		return nil, undeclared(node, update)
+		return Write{}, undeclared(node, update)
 	}
 	slices.SortFunc(w.Update, func(a, b Channel) int { return strings.Compare(a.Name, b.Name) })
 	for i := 1; i < len(w.Update); i++ {
 		if w.Update[i-1].Name == w.Update[i].Name {
-			return nil, &Failure{
+			return Write{}, &Failure{
 				Code: CodeInvalidUpdate, Node: node.ID, Details: about("field", w.Update[i].Name),
 				Message: fmt.Sprintf("the node writes the field %s under two names at once", w.Update[i].Name),
 			}

@@ -154,10 +154,9 @@ func (m *Machine) planFresh(d *Document, now time.Time) (Plan, error) {
 			return Plan{}, invalid("run %s: the graph has no node %s, which is pending", d.ID, name)
 		}
 		a := Activation{
-			Node: node, Task: taskID(d.ID, d.Step, d.taskName(name)), Attempt: 1,
-			Snapshot: snapshot(d, node), PlannedAt: now, Answers: answers(d, name),
+			Node: node, Attempt: 1, Snapshot: snapshot(d, node), PlannedAt: now, Answers: answers(d, name),
 		}
-		a.AttemptID = attemptID(a.Task, a.Attempt)
+		a.Task, a.AttemptID = firstAttempt(d.ID, d.Step, d.taskName(name))
 		out = append(out, a)
 	}
 	return Plan{Execute: out, seq: d.Seq}, nil

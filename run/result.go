@@ -15,8 +15,8 @@ type Result struct {
 	update   map[string]value.Value // by the node's own names
 	reason   string
 	until    time.Time // of a snooze; not-before of a retryable failure
-	question Question
-	failure  Failure
+	question *Question // of ResultAsked
+	failure  *Failure  // of ResultRetry and ResultPermanent
 }
 
 // ResultKind says which of the six answers a result is.
@@ -87,19 +87,19 @@ func Snooze(node string, until time.Time) Result {
 
 // Ask opens an interrupt.
 func Ask(node string, q Question) Result {
-	return Result{Node: node, kind: ResultAsked, question: q}
+	return Result{Node: node, kind: ResultAsked, question: &q}
 }
 
 // Retry is a retryable failure (an error, a panic, a timeout), not to be tried
 // again before notBefore (zero: the backoff alone decides). When attempts are used
 // up it fails the run.
 func Retry(node string, f Failure, notBefore time.Time) Result {
-	return Result{Node: node, kind: ResultRetry, failure: f, until: notBefore}
+	return Result{Node: node, kind: ResultRetry, failure: &f, until: notBefore}
 }
 
 // Permanent is a failure that fails the run.
 func Permanent(node string, f Failure) Result {
-	return Result{Node: node, kind: ResultPermanent, failure: f}
+	return Result{Node: node, kind: ResultPermanent, failure: &f}
 }
 
 // Kind says which answer r is.
@@ -116,9 +116,17 @@ func (r Result) Reason() string { return r.reason }
 func (r Result) Until() time.Time { return r.until }
 
 // Question is what an asking node asks.
-func (r Result) Question() Question { return r.question }
+func (r Result) Question() Question {
+	if r.question == nil {
+		return Question{}
+	}
+	return *r.question
+}
 
 // Failure is what went wrong; ok is false unless r is a retryable or a permanent failure.
 func (r Result) Failure() (f Failure, ok bool) {
-	return r.failure, r.kind == ResultRetry || r.kind == ResultPermanent
+	if r.failure == nil {
+		return Failure{}, false
+	}
+	return *r.failure, true
 }

@@ -24,7 +24,7 @@ func (m *Machine) Settle(d *Document, plan Plan, results []Result, now time.Time
 	}
 	s := superstep{machine: m, from: d, now: now, verdicts: make([]verdict, len(results))}
 	for i := range results {
-		s.verdicts[i] = s.judge(&plan.Execute[i], &results[i])
+		s.judge(&s.verdicts[i], &plan.Execute[i], &results[i])
 	}
 	s.refuseTwins()
 	if p, over := s.failure(); over {
@@ -139,12 +139,13 @@ func (s *superstep) blamed(f *Failure) []verdict {
 
 // commit parks the superstep, or passes its barrier when nothing is left parked.
 func (s *superstep) commit() (Proposal, *Failure) {
-	c := begin(s.from, s.now, 2*len(s.verdicts)+3)
+	c := begin(s.from, s.now, s.events())
 	c.next.Pending = s.stillPending()
 	asked := s.asked()
 	c.ask(asked)
 	tasks, timers := s.stillParked()
-	writes := s.from.Writes[:len(s.from.Writes):len(s.from.Writes)]
+	var room [few]Write
+	writes := append(room[:0], s.from.Writes...)
 	kind := checkpoint.StepCommitted
 	for i := range s.verdicts {
 		v := &s.verdicts[i]
@@ -153,8 +154,8 @@ func (s *superstep) commit() (Proposal, *Failure) {
 			tasks = append(tasks, *v.task)
 			timers = append(timers, Timer{Kind: TimerTask, Key: v.task.ID, At: v.wake})
 			kind = parkType(kind, v)
-		case v.write != nil:
-			writes = append(writes, *v.write)
+		case v.wrote:
+			writes = append(writes, v.write)
 			c.forget(v.write.Node)
 		case v.ask != nil:
 			if !v.ask.Deadline.IsZero() {
@@ -172,13 +173,26 @@ func (s *superstep) commit() (Proposal, *Failure) {
 	slices.SortFunc(tasks, func(a, b Task) int { return strings.Compare(a.Node, b.Node) })
 	c.next.Tasks, c.next.Timers = tasks, timers
 	if len(tasks) > 0 {
-		c.next.Writes = writes
+		c.next.Writes = append([]Write(nil), writes...)
 		c.forgetRenamed()
 		c.requested(asked)
 		return c.propose(kind, releaseAt(earliest(timers))), nil
 	}
 	c.next.Writes = nil
 	return s.barrier(c, writes, asked, kind)
+}
+
+// events is at most how many the commit has, unless the run ends with questions open or by a barrier
+// of several supersteps: a fact for each result, one for each field written and each edge, the run's, and
+// the checkpoint's.
+func (s *superstep) events() int {
+	n := len(s.verdicts) + 2
+	for i := range s.verdicts {
+		if v := &s.verdicts[i]; v.wrote {
+			n += len(v.write.Update) + len(s.machine.graph.EdgesFrom(v.write.Node))
+		}
+	}
+	return n
 }
 
 // parkType: a new failure before a new snooze before a new interrupt.
