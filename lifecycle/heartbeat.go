@@ -44,14 +44,26 @@ func (h *heartbeat) refreshAge() time.Duration { return h.engine.cfg.TTL / 3 }
 func (h *heartbeat) alongAge() time.Duration   { return h.engine.cfg.TTL / 6 }
 func (h *heartbeat) giveUpAge() time.Duration  { return h.engine.cfg.TTL / 12 * 10 }
 
-// hold takes new claims in.
+// hold takes new claims in. A process that stood still for longer than the TTL may take its own
+// expired claims over before a tick has looked at them: what still runs under those is ended first.
 func (h *heartbeat) hold(vehicles []*vehicle) {
+	for _, v := range h.take(vehicles) {
+		v.end(ErrClaimLost, FenceRefresh)
+	}
+}
+
+// take takes new claims in, and answers whose expired claims they replace.
+func (h *heartbeat) take(vehicles []*vehicle) (replaced []*vehicle) {
 	if len(vehicles) == 0 {
-		return
+		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, v := range vehicles {
+		// One whose run was claimed as ready has given its claim back itself, and is about to finish.
+		if older := h.runs[v.lease.Run]; older != nil && v.lease.Class != claim.Ready {
+			replaced = append(replaced, older)
+		}
 		v.next, v.held = h.first, true
 		if h.first != nil {
 			h.first.prev = v
@@ -64,6 +76,7 @@ func (h *heartbeat) hold(vehicles []*vehicle) {
 		h.ticking = true
 		h.stop = h.engine.clock.AfterFunc(h.tickEvery(), h.tick)
 	}
+	return replaced
 }
 
 // drop forgets a claim that is not held any more.

@@ -105,7 +105,7 @@ type FenceStage string
 const (
 	// FenceBegin: the run had moved on, or was deleted, before it began here.
 	FenceBegin FenceStage = "begin"
-	// FenceRefresh: a heartbeat found another claim, or none.
+	// FenceRefresh: a heartbeat found another claim, or none, or this engine took the expired claim over itself.
 	FenceRefresh FenceStage = "refresh"
 	// FenceExpiry: the claim could not be refreshed in time, and was given up before another may take it.
 	FenceExpiry FenceStage = "expiry"
