@@ -3,6 +3,8 @@ package postgres
 import (
 	"fmt"
 	"strings"
+
+	"github.com/belay-run/belay/backend"
 )
 
 // Replace changes the text of one of the store's statements, in which from must be found
@@ -18,3 +20,6 @@ func (s *Store) Replace(name, from, to string) error {
 
 // Silence keeps the store from sending notifications.
 func (s *Store) Silence() { s.hub.sending.Do(func() {}) }
+
+// Nature is what may be done about what the driver answered.
+func Nature(err error) backend.Nature { return nature(err) }

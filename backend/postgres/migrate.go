@@ -236,7 +236,10 @@ func (s *Store) missing(ctx context.Context, db session, all []migration) ([]mig
 
 func (s *Store) outdated(missing []migration) error {
 	what := fmt.Errorf("%s and later migrations are missing, %d in all", missing[0].name, len(missing))
-	if len(missing) == 1 {
+	switch {
+	case missing[0].number == 1:
+		what = errors.New("nothing of belay is in it yet")
+	case len(missing) == 1:
 		what = fmt.Errorf("the migration %s is missing", missing[0].name)
 	}
 	return &SetupError{

@@ -28,9 +28,11 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-func testPool(t *testing.T) *pgxpool.Pool {
+func testPool(t *testing.T) *pgxpool.Pool { t.Helper(); return testPoolOn(t, pgtest.DSN(t)) }
+
+func testPoolOn(t *testing.T, dsn string) *pgxpool.Pool {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(pgtest.DSN(t))
+	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +256,8 @@ func TestSetupRefusals(t *testing.T) {
 // TestRoleWithoutRights: a role that may not create is told what is missing, and works once
 // somebody else has migrated and granted.
 func TestRoleWithoutRights(t *testing.T) {
-	pool, schema := testPool(t), pgtest.Schema(t)
+	dsn := pgtest.Superuser(t)
+	pool, schema := testPoolOn(t, dsn), pgtest.SchemaOn(t, dsn)
 	role := schema + "_role"
 	exec := func(text string) {
 		t.Helper()

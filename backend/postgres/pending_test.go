@@ -69,7 +69,7 @@ func TestALookAtASchemaChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusal, ok := errors.AsType[*SetupError](func() error { _, err := New(pool, opts); return err }())
-	if !ok || refusal.Problem != ProblemOutdated || !strings.Contains(refusal.Error(), "0001_runs.sql and later migrations are missing") {
+	if !ok || refusal.Problem != ProblemOutdated || !strings.Contains(refusal.Error(), "nothing of belay is in it yet") {
 		t.Errorf("it was answered %v", refusal)
 	}
 	exists := true

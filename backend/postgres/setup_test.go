@@ -72,16 +72,23 @@ func TestEachRefusalOfAConnectionSaysWhatToDo(t *testing.T) {
 		code    string
 		problem postgres.Problem
 		says    string
+		nature  backend.Nature // of an operation that meets it: nothing was sent, so it is never unknown
 	}{
-		{"3D000", postgres.ProblemDatabase, "create it"},
-		{"28P01", postgres.ProblemLogin, "password"},
-		{"28000", postgres.ProblemLogin, "pg_hba.conf"},
-		{"42501", postgres.ProblemLogin, "grant the role connect"},
-		{"53300", postgres.ProblemConnections, "max_connections"},
-		{"57P03", postgres.ProblemStarting, "wait"},
-		{"08P01", postgres.ProblemProxy, "see its log"},
+		{"3D000", postgres.ProblemDatabase, "create it", backend.Permanent},
+		{"28P01", postgres.ProblemLogin, "password", backend.Permanent},
+		{"28000", postgres.ProblemLogin, "pg_hba.conf", backend.Permanent},
+		{"42501", postgres.ProblemLogin, "grant the role connect", backend.Permanent},
+		{"53300", postgres.ProblemConnections, "max_connections", backend.Transient},
+		{"57P03", postgres.ProblemStarting, "wait", backend.Transient},
+		{"08P01", postgres.ProblemProxy, "see its log", backend.Transient},
 	} {
-		t.Run(c.code, func(t *testing.T) { refusalOf(t, refusing(t, c.code), c.problem, c.says) })
+		t.Run(c.code, func(t *testing.T) {
+			dsn := refusing(t, c.code)
+			refusalOf(t, dsn, c.problem, c.says)
+			if _, err := pgx.Connect(t.Context(), dsn); postgres.Nature(err) != c.nature {
+				t.Errorf("%v is %v, it has to be %v", err, postgres.Nature(err), c.nature)
+			}
+		})
 	}
 	t.Run("nobody", func(t *testing.T) {
 		refusalOf(t, "postgres://u:hunter2@127.0.0.1:1/d?sslmode=disable", postgres.ProblemConnect, "see that the server runs")

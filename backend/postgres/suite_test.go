@@ -3,6 +3,8 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -130,20 +132,15 @@ type fixture struct {
 	schema string
 	store  *postgres.Store
 
-	mu  sync.Mutex
-	now time.Time // zero: the system's clock
-	// locks are ended with the case, in which a failure may have left them.
-	locks []func()
+	mu    sync.Mutex
+	now   time.Time // zero: the system's clock
+	locks locks
 }
 
 func newFixture(t proptest.T, a access, schema string) *fixture {
 	t.Helper()
 	f := &fixture{access: a, schema: schema}
-	t.Cleanup(func() {
-		for _, unlock := range f.locks {
-			unlock()
-		}
-	})
+	t.Cleanup(f.locks.end)
 	f.store = f.open(t)
 	return f
 }
@@ -216,27 +213,62 @@ func (f *fixture) writeGraph(ctx context.Context, owner backend.Owner, ref graph
 	return f.change(ctx, "update "+f.table("graphs")+" set body = $4 where owner = $1 and graph_id = $2 and graph_hash = $3", tenant, ref.ID, ref.Hash, raw)
 }
 
+// locks are rows that one transaction holds, each behind a savepoint: so many connections as there are
+// rows to lock, no server has.
+type locks struct {
+	conn *pgx.Conn
+	held []bool // by the savepoints, in their order
+}
+
+// lockRun locks a row as another transaction does. It is free again when it is unlocked and so is every
+// row that was locked after it.
 func (f *fixture) lockRun(ctx context.Context, run string) (func(), error) {
-	config := f.raw.Config().ConnConfig.Copy()
-	conn, err := pgx.ConnectConfig(ctx, config) // K4 locks more rows at a time than a pool has connections
-	if err != nil {
-		return nil, err
-	}
-	if _, err := conn.Exec(ctx, "begin"); err != nil {
-		return nil, err
-	}
-	if _, err := conn.Exec(ctx, "select from "+f.table("runs")+" where id = $1 for update", run); err != nil {
-		return nil, err
-	}
-	unlock := sync.OnceFunc(func() {
-		_, _ = conn.Exec(context.Background(), "rollback")
-		_ = conn.Close(context.Background())
-	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.locks = append(f.locks, unlock)
-	return unlock, nil
+	if f.locks.conn == nil {
+		conn, err := pgx.ConnectConfig(ctx, f.raw.Config().ConnConfig.Copy())
+		if err != nil {
+			return nil, err
+		}
+		f.locks.conn = conn
+		if _, err := conn.Exec(ctx, "begin"); err != nil {
+			return nil, err
+		}
+	}
+	n := len(f.locks.held)
+	text := fmt.Sprintf("savepoint lock_%d; select from %s where id = %s for update", n, f.table("runs"), quoted(run))
+	if _, err := f.locks.conn.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return nil, err
+	}
+	f.locks.held = append(f.locks.held, true)
+	return sync.OnceFunc(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.locks.free(n)
+	}), nil
 }
+
+func (l *locks) free(n int) {
+	l.held[n] = false
+	last := len(l.held)
+	for last > 0 && !l.held[last-1] {
+		last--
+	}
+	if last < len(l.held) {
+		_, _ = l.conn.Exec(context.Background(), fmt.Sprintf("rollback to lock_%d", last))
+		l.held = l.held[:last]
+	}
+}
+
+// end frees what is left of a case that failed.
+func (l *locks) end() {
+	if l.conn != nil {
+		_ = l.conn.Close(context.Background())
+	}
+}
+
+// quoted is a text as a literal.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 func (f *fixture) host(ctx context.Context, fn func(tx backend.Starter) error) error {
 	return pgx.BeginFunc(ctx, f.pool(), func(tx pgx.Tx) error { return fn(f.store.WithTx(tx)) })

@@ -16,10 +16,10 @@ func newMigrateCommand(t *terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate --db postgres://...",
 		Short: "Bring the schema of a PostgreSQL database up to date",
-		Long: `Create or update belay's schema in a PostgreSQL database, in one transaction, one migrator at a time. No
-other command changes a schema: they say that it is to be migrated. Programs of the release before go on working
-with the newer schema. The role has to be allowed to create the schema and its tables; a role that only runs
-belay needs usage of the schema, and select, insert, update and delete on its tables.
+		Long: `Create or update belay's schema in a PostgreSQL database, one migrator at a time, each migration in a
+transaction of its own. No other command changes a schema: they say that it is to be migrated. Programs of the
+release before go on working with the newer schema. The role has to be allowed to create the schema and its tables;
+a role that only runs belay needs usage of the schema, and select, insert, update and delete on its tables.
 
 With --print the SQL that is missing is printed, and nothing is changed: for somebody else to run with psql.
 That says which rights the other role needs, too. (A SQLite file is migrated when it is opened.)`,

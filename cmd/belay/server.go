@@ -137,6 +137,8 @@ func (l *location) forServer(to server, err error) error {
 	switch e.Problem {
 	case postgres.ProblemDSN:
 		return usage(errors.New("the address of the database (of --db or BELAY_DB) cannot be read"), remedy)
+	case postgres.ProblemForeign:
+		remedy = "name another schema for belay, as in postgres://...?" + schemaParameter + "=NAME; what else is in " + to.schema + " is not touched"
 	case postgres.ProblemOutdated:
 		return &exitError{
 			exitInfrastructure, fmt.Errorf("schema %s of %s is not up to date: %w", to.schema, to.shown, e.Err),

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/belay-run/belay/internal/pgtest"
 )
 
 // TestAddressesAreShownWithoutPasswords: what is shown can be read again, and hides every secret.
@@ -157,7 +159,7 @@ func TestTheBuiltBinaryTellsWhatIsMissingOfADatabase(t *testing.T) {
 // TestPendingSQLMigratesForSomebodyWhoMayNot: a role without rights to create is told what is missing,
 // prints it, and runs once somebody else has executed that and granted what it says.
 func TestPendingSQLMigratesForSomebodyWhoMayNot(t *testing.T) {
-	on := testServer(t)
+	on := testServerOn(t, pgtest.Superuser(t))
 	ctx := context.Background()
 	owner, err := pgx.Connect(ctx, on.dsn)
 	if err != nil {

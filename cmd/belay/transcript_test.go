@@ -82,14 +82,15 @@ type script struct {
 }
 
 // testServer is a PostgreSQL database, with a schema of the test's own in which nothing is yet.
-func testServer(t *testing.T) server {
+func testServer(t *testing.T) server { t.Helper(); return testServerOn(t, pgtest.DSN(t)) }
+
+func testServerOn(t *testing.T, dsn string) server {
 	t.Helper()
-	dsn := pgtest.DSN(t)
 	join := "?"
 	if strings.Contains(dsn, "?") {
 		join = "&"
 	}
-	s, err := parseServer(dsn + join + schemaParameter + "=" + pgtest.Schema(t))
+	s, err := parseServer(dsn + join + schemaParameter + "=" + pgtest.SchemaOn(t, dsn))
 	if err != nil {
 		t.Fatal(err)
 	}

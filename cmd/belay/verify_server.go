@@ -29,9 +29,13 @@ func scratchServer(ctx context.Context, dsn string) (open proptest.Opener, remov
 	if !to.named {
 		to.schema = scratchSchema
 	}
+	// A look at the schema, which is not there yet, says what is wrong with the way to it.
+	if _, err := postgres.PendingMigrations(ctx, to.dsn, postgres.Options{Schema: to.schema}); err != nil {
+		return nil, nil, (&location{}).forServer(to, err)
+	}
 	config, err := pgxpool.ParseConfig(to.dsn)
 	if err != nil {
-		return nil, nil, (&location{}).forServer(to, &postgres.SetupError{Problem: postgres.ProblemDSN, Err: err})
+		return nil, nil, err
 	}
 	config.MaxConns = max(config.MaxConns, verifyConns)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
@@ -100,7 +104,7 @@ func (s *schemas) take(t proptest.T) string {
 		}
 	}
 	t.Cleanup(func() {
-		for _, table := range []string{"events", "start_keys", "starts", "runs", "graphs"} {
+		for _, table := range []string{"events", "start_keys", "starts", "runs", "graphs", "turns"} {
 			if _, err := s.pool.Exec(context.Background(), "delete from "+pgx.Identifier{name, table}.Sanitize()); err != nil {
 				t.Errorf("empty the schema %s: %v", name, err)
 				return

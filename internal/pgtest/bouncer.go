@@ -1,6 +1,8 @@
 package pgtest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -46,7 +48,8 @@ func Bouncer(t T) string {
 auth_type = any
 pool_mode = transaction
 max_client_conn = 500
-default_pool_size = 20
+default_pool_size = 60
+server_login_retry = 0.1
 ignore_startup_parameters = extra_float_digits
 logfile = ` + filepath.Join(dir, "log") + "\n"
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
@@ -75,16 +78,29 @@ logfile = ` + filepath.Join(dir, "log") + "\n"
 		_ = hold.Close()
 		_ = cmd.Wait()
 	})
-	socket := filepath.Join(dir, ".s.PGSQL.6432")
-	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(socket); err == nil {
-			break
+	query := url.Values{"host": {dir}, "port": {"6432"}, "user": {server.User}}
+	dsn := (&url.URL{Scheme: "postgres", Path: "/" + server.Database, RawQuery: query.Encode()}).String()
+	// That its socket is there says neither that it listens nor that it reaches the server.
+	for deadline := time.Now().Add(timeout); ; time.Sleep(5 * time.Millisecond) {
+		err := answers(dsn)
+		if err == nil {
+			return dsn
 		}
 		if time.Now().After(deadline) {
 			log, _ := os.ReadFile(filepath.Join(dir, "log"))
-			t.Fatalf("pgbouncer does not listen:\n%s", log)
+			t.Fatalf("pgbouncer does not answer: %v\n%s", err, log)
 		}
 	}
-	query := url.Values{"host": {dir}, "port": {"6432"}, "user": {server.User}}
-	return (&url.URL{Scheme: "postgres", Path: "/" + server.Database, RawQuery: query.Encode()}).String()
+}
+
+// answers asks a server for something.
+func answers(dsn string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "select 1", pgx.QueryExecModeSimpleProtocol)
+	return errors.Join(err, conn.Close(ctx))
 }

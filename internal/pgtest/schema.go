@@ -29,6 +29,27 @@ func DSN(t T) string {
 	return dsn
 }
 
+// Superuser is how to reach a server on which the test may do everything, such as making roles: the one
+// that tests share, or where that lets its user not, a throwaway cluster of the test's own.
+func Superuser(t T) string {
+	t.Helper()
+	dsn := DSN(t)
+	pool, err := admin(dsn)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	var may bool
+	if err := pool.QueryRow(ctx, "select rolsuper from pg_roles where rolname = current_user", pgx.QueryExecModeSimpleProtocol).Scan(&may); err != nil {
+		t.Fatalf("%v", err)
+	}
+	if may {
+		return dsn
+	}
+	return Start(t).DSN()
+}
+
 // shared joins the cluster once a process.
 var shared = sync.OnceValues(join)
 
@@ -36,8 +57,13 @@ var shared = sync.OnceValues(join)
 // created, and dropped with the test.
 func Schema(t T) string {
 	t.Helper()
+	return SchemaOn(t, DSN(t))
+}
+
+// SchemaOn is Schema, on another server.
+func SchemaOn(t T, dsn string) string {
+	t.Helper()
 	name := "belay_test_" + strings.ToLower(rand.Text()[:16])
-	dsn := DSN(t)
 	t.Cleanup(func() {
 		if err := dropSchema(dsn, name); err != nil {
 			t.Errorf("drop the test's schema: %v", err)
