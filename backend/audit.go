@@ -117,7 +117,7 @@ var auditChecks = []AuditCheck{
 	{ID: "I3.digest", Severity: SeveritySerious, Says: "the stored graph is not the one that was published under its hash", Remedy: "restore the graph from a backup, or delete it and publish that version again"},
 	{ID: "I4.shape", Severity: SeverityRun, Says: "claim, wake and poison of a run do not fit together, or not its status", Remedy: restore},
 	{ID: "I5.claim", Severity: SeverityWarning, Says: "a claim is older than any should become", Remedy: "see whether an engine is running that may claim the run; it takes the claim over"},
-	{ID: "I6.event", Severity: SeverityRun, Says: "an event does not decode, or is of another run or sequence", Remedy: "restore the run's events from a backup; the run itself is not concerned"},
+	{ID: "I6.event", Severity: SeverityRun, Says: "an event does not decode, is of another run or sequence, or is stored twice", Remedy: "restore the run's events from a backup; the run itself is not concerned"},
 	{ID: "I6.gap", Severity: SeveritySerious, Says: "an event between the first and the last one retained is not there", Remedy: "restore the run's events from a backup; the run itself is not concerned"},
 	{ID: "I6.beyond", Severity: SeverityRun, Says: "there is an event that the document does not know of", Remedy: restore},
 	{ID: "I7.document", Severity: SeverityRun, Says: "document and row have different statuses", Remedy: restore},
@@ -147,14 +147,15 @@ type StoredRun struct {
 	Document []byte
 	// GraphStored: the graph version is there, whatever its bytes.
 	GraphStored bool
-	// Events are the retained ones, ascending.
+	// Events are the rows of the retained ones, ascending.
 	Events iter.Seq[StoredEvent]
 	// Opener opens what is sealed. Nil: nothing sealed is looked into.
 	Opener *Opener
 }
 
-// StoredEvent is an event as it is stored.
+// StoredEvent is a row of events as it is stored, see EventRow.
 type StoredEvent struct {
+	// Seq is what the row is kept under, the sequence of its last event.
 	Seq int64
 	// CheckpointID is the one beside a checkpoint event; else empty.
 	CheckpointID checkpoint.ID

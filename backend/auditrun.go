@@ -29,14 +29,38 @@ func (o *Opener) Findings() []Finding {
 		o.documents, o.events, o.keys))}
 }
 
-// open is a payload for the audit; it is not there when it was counted.
-func (o *Opener) open(at Place, stored []byte) (plain []byte, there bool, err error) {
-	if o == nil {
-		o = &Opener{}
+// document is a document for the audit; it is not there when it was counted.
+func (o *Opener) document(at Place, stored []byte) (plain []byte, there bool, err error) {
+	plain, err = open(o.sealer(), at, stored)
+	if there, err = o.counted(at, 1, err); err != nil || !there {
+		plain = nil
 	}
-	plain, err = open(o.Sealer, at, stored)
+	return plain, there, err
+}
+
+// row is a row of events for the audit; it is not there when its events were counted.
+func (o *Opener) row(at Place, stored []byte) (r packedRow, there bool, err error) {
+	r, err = openRow(o.sealer(), at, stored)
+	n := 1
+	if first, _, wrong := rowHead(at.Seq, stored); wrong == nil {
+		n = int(at.Seq - first + 1)
+	}
+	there, err = o.counted(at, n, err)
+	return r, there, err
+}
+
+func (o *Opener) sealer() Sealer {
+	if o == nil {
+		return nil
+	}
+	return o.Sealer
+}
+
+// counted is what opening n payloads answered, for the audit: what cannot be opened is counted and
+// not there, damage is there.
+func (o *Opener) counted(at Place, n int, err error) (there bool, damage error) {
 	if damage, ok := errors.AsType[*CorruptError](err); ok {
-		return nil, true, damage.Err
+		return true, damage.Err
 	}
 	var key string
 	if sealed, ok := errors.AsType[*SealedError](err); ok {
@@ -44,17 +68,20 @@ func (o *Opener) open(at Place, stored []byte) (plain []byte, there bool, err er
 	} else if failed, ok := errors.AsType[*SealingError](err); ok {
 		key = failed.Key
 	} else {
-		return plain, true, err
+		return true, err
+	}
+	if o == nil {
+		return false, nil
 	}
 	if at.Payload == DocumentPayload {
-		o.documents++
+		o.documents += n
 	} else {
-		o.events++
+		o.events += n
 	}
 	if !slices.Contains(o.keys, key) {
 		o.keys = append(o.keys, key)
 	}
-	return nil, false, nil
+	return false, nil
 }
 
 // AuditRun checks one stored run against I2 to I11, the same way for every backend. p's
@@ -90,7 +117,7 @@ func (a *runAudit) document() {
 		a.found("I2.missing", "there is a row and no document")
 		return
 	}
-	raw, there, err := a.r.Opener.open(Place{Owner: a.r.Owner, Run: a.r.Run, Payload: DocumentPayload, Seq: a.r.Seq}, a.r.Document)
+	raw, there, err := a.r.Opener.document(Place{Owner: a.r.Owner, Run: a.r.Run, Payload: DocumentPayload, Seq: a.r.Seq}, a.r.Document)
 	switch {
 	case err != nil:
 		a.found("I2.document", "%v", err)
@@ -249,42 +276,54 @@ func (a *runAudit) events() {
 	var end run.Status
 	bad := false // or not to be opened: what the others say may be what this one would have said
 	for stored := range a.r.Events {
-		if last != 0 && stored.Seq != last+1 {
+		begins, _, err := rowHead(stored.Seq, stored.Body)
+		switch {
+		case err != nil: // below
+			begins = last + 1
+		case last != 0 && begins <= last:
+			a.found("I6.event", "event %d is stored twice: the row of event %d begins with it", begins, stored.Seq)
+			bad = true
+		case last != 0 && begins != last+1:
 			if gaps == 0 {
-				a.found("I6.gap", "event %d follows event %d", stored.Seq, last)
+				a.found("I6.gap", "event %d follows event %d", begins, last)
 			}
 			gaps++
 		}
 		if last = stored.Seq; first == 0 {
-			first = last
+			first = begins
 		}
-		raw, there, err := a.r.Opener.open(Place{Owner: a.r.Owner, Run: a.r.Run, Payload: EventPayload, Seq: stored.Seq}, stored.Body)
+		r, there, err := a.r.Opener.row(Place{Owner: a.r.Owner, Run: a.r.Run, Payload: EventPayload, Seq: stored.Seq}, stored.Body)
 		if !there {
 			bad = true
 			continue
-		}
-		var e run.Event
-		if err == nil {
-			e, err = run.DecodeEvent(raw)
-		}
-		if err == nil && (e.Run != a.r.Run || e.Seq != stored.Seq) {
-			err = fmt.Errorf("it is event %d of run %s", e.Seq, e.Run)
 		}
 		if err != nil {
 			a.found("I6.event", "event %d: %v", stored.Seq, err)
 			bad = true
 			continue
 		}
-		switch e.Type {
-		case run.EventCheckpointCommitted:
-			closing, closingID = &e, string(stored.CheckpointID)
-		case run.EventRunCompleted:
-			end = run.Done
-		case run.EventRunFailed:
-			end = run.Failed
-		case run.EventRunCancelled:
-			end = run.Cancelled
-		}
+		r.each(func(seq int64, content []byte, err error) bool {
+			var e run.Event
+			if err == nil {
+				e, err = eventOf(a.r.Run, seq, content)
+			}
+			if err != nil {
+				a.found("I6.event", "event %d: %v", seq, err)
+				bad = true
+				return false
+			}
+			switch e.Type {
+			case run.EventCheckpointCommitted:
+				closing, closingID = &e, string(stored.CheckpointID)
+			case run.EventRunCompleted:
+				end = run.Done
+			case run.EventRunFailed:
+				end = run.Failed
+			case run.EventRunCancelled:
+				end = run.Cancelled
+			}
+			return true
+		})
 	}
 	if bad {
 		return
