@@ -41,6 +41,7 @@ var imports = map[string][]string{
 	"belaytest":          {".", "lifecycle", "node", "node/std", "backend/memory", "backend", "run", "claim", "checkpoint", "graph", "value"},
 	"internal/sealtest":  {".", "lifecycle", "node", "node/std", "backend/seal", "backend", "run", "claim", "checkpoint", "graph", "value"},
 	"internal/pgtest":    {},
+	"internal/mutant":    {"proptest", "backend", "run", "claim", "checkpoint", "graph", "value"},
 	"internal/procstore": {"backend", "run", "claim", "checkpoint", "graph", "value"},
 	".":                  {"lifecycle", "backend", "node", "run", "claim", "checkpoint", "graph", "value"},
 }

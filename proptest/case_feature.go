@@ -111,6 +111,9 @@ var featureCases = []Case{
 				if (got[i].Lease != nil) != (in.Claim != nil) {
 					r.Fatalf("member %s has a lease: %v", in.Document.ID, got[i].Lease != nil)
 				}
+				if in.Claim != nil {
+					r.expect(in.Document.ID, columns{Status: run.Running, ClaimedAt: r.start, Attempts: 1})
+				}
 			}
 			if got[0].Lease.Run != "a" || got[2].Lease.Run != "c" || got[0].Lease.Token == got[2].Lease.Token {
 				r.Errorf("the leases are of the runs %q and %q, or share a token", got[0].Lease.Run, got[2].Lease.Run)

@@ -76,6 +76,12 @@ var instantCases = []Case{
 				return p
 			})
 			r.expect("a", columns{Status: run.Running, Wake: r.at(5 * time.Second)})
+			r.mutate("a", func(current *run.Document) run.Proposal {
+				p := next(current, toNow, r.start, r.start)
+				p.Now = odd(6 * time.Second)
+				return p
+			})
+			r.expect("a", columns{Status: run.Running, Wake: r.at(6 * time.Second)})
 		},
 	},
 	{

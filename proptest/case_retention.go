@@ -173,13 +173,16 @@ var retentionCases = []Case{
 		},
 	},
 	{
-		ID: "X7.new-run", Says: "a deleted run's key is free when its window has passed", needs: []need{retention},
+		ID: "X7.new-run", Says: "a deleted run's key is free, whether its window has passed or not", needs: []need{retention},
 		run: func(r *rig) {
-			in := r.draft("a", func(in *backend.Initialization) { in.Key = "k" })
-			r.insert(tenantless, in)
-			r.commit(r.take("a", 0), in.Document, toDone, 0)
-			r.prunes(backend.PrunePolicy{Before: r.at(time.Hour), Limit: 10})
-			r.same("the answer under the key", r.startKeyed("b", "k", 0, time.Hour), backend.Inserted{Run: "b"})
+			for i, window := range []time.Duration{0, 10 * time.Hour} {
+				id := fmt.Sprintf("run-%d", i)
+				in := r.draft(id, func(in *backend.Initialization) { in.Key, in.Window = "k", window })
+				r.same("the answer under the key", r.insert(tenantless, in), backend.Inserted{Run: id})
+				r.commit(r.take(id, 0), in.Document, toDone, 0)
+				r.prunes(backend.PrunePolicy{Before: r.at(time.Hour), Limit: 10})
+			}
+			r.same("the answer under the key", r.startKeyed("last", "k", 0, time.Hour), backend.Inserted{Run: "last"})
 		},
 	},
 }

@@ -145,7 +145,7 @@ func Cases() []Case {
 		refreshCases, releaseCases, abandonCases, recoverCases,
 		commitOrderCases, commitCases, mutateCases, refusalCases, replayCases, resendCases, troubleCases, groupCases, groupEffectCases,
 		eventCases, graphCases, hostCases, featureCases, retentionCases,
-		concurrencyCases, invariantCases, hazardCases,
+		concurrencyCases, invariantCases, hazardCases, cornerCases,
 	)
 	slices.SortStableFunc(all, func(a, b Case) int { return compareClauses(a.Clause(), b.Clause()) })
 	return all

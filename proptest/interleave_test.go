@@ -8,6 +8,7 @@ import (
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/backend/memory"
 	"github.com/belay-run/belay/checkpoint"
+	kills "github.com/belay-run/belay/internal/mutant"
 	"github.com/belay-run/belay/proptest"
 	"github.com/belay-run/belay/run"
 )
@@ -78,7 +79,7 @@ func TestInterleaveFindsRaces(t *testing.T) {
 			}
 		}},
 	}
-	setFlags(t, map[string]string{"rapid.shrinktime": "0s", "rapid.nofailfile": "true", "rapid.seed": "7"})
+	kills.SetFlags(t, map[string]string{"rapid.shrinktime": "0s", "rapid.nofailfile": "true", "rapid.seed": "7"})
 	for _, race := range races {
 		open := func(t proptest.T, yield func(string)) proptest.Opened {
 			b := newBroken(memory.Options{Yield: yield})
@@ -92,7 +93,7 @@ func TestInterleaveFindsRaces(t *testing.T) {
 			if checks == "0" && !race.explored {
 				continue
 			}
-			setFlags(t, map[string]string{"rapid.checks": checks})
+			kills.SetFlags(t, map[string]string{"rapid.checks": checks})
 			var text strings.Builder
 			say := func(format string, args ...any) { writef(&text, format, args...) }
 			if proptest.Attempt("race", say, func(t proptest.T) { proptest.Interleave(t, open, quiet) }) {
@@ -105,7 +106,7 @@ func TestInterleaveFindsRaces(t *testing.T) {
 		if raceDetector {
 			sequential = "3"
 		}
-		setFlags(t, map[string]string{"rapid.checks": sequential})
+		kills.SetFlags(t, map[string]string{"rapid.checks": sequential})
 		if !proptest.Attempt("one after the other", nil, func(t proptest.T) { proptest.Check(t, plain, quiet) }) {
 			t.Errorf("%s: a history of calls one after the other shows it as well", race.name)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/belay-run/belay/backend/memory"
+	kills "github.com/belay-run/belay/internal/mutant"
 	"github.com/belay-run/belay/proptest"
 )
 
@@ -115,13 +116,13 @@ func TestAPanicOfTheStoreFailsItsCaseAlone(t *testing.T) {
 
 func TestAFailedHistoryIsShortAndNamesItsClause(t *testing.T) {
 	m := commitMutants[slices.IndexFunc(commitMutants, func(m mutant) bool { return strings.Contains(m.name, "overtaken") })]
-	setFlags(t, map[string]string{"rapid.nofailfile": "true", "rapid.seed": "7", "rapid.shrinktime": "1s"})
+	kills.SetFlags(t, map[string]string{"rapid.nofailfile": "true", "rapid.seed": "7", "rapid.shrinktime": "1s"})
 	var text strings.Builder
 	passed := proptest.Attempt("history", func(format string, args ...any) { writef(&text, format, args...) }, func(t proptest.T) {
 		proptest.Check(t, m.opener(), proptest.Options{})
 	})
-	rule := ruleBroken.FindStringSubmatch(text.String())
-	if passed || rule == nil || rule[1] != "T5" || !strings.Contains(text.String(), "commits again r") || strings.Contains(text.String(), "[rapid] draw") {
+	rule, _ := kills.Told(text.String())
+	if passed || rule != "T5" || !strings.Contains(text.String(), "commits again r") || strings.Contains(text.String(), "[rapid] draw") {
 		t.Errorf("the history is\n%s", text.String())
 	}
 	if !strings.Contains(text.String(), "-rapid.seed=") {

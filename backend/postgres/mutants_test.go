@@ -1,33 +1,19 @@
 package postgres_test
 
 import (
-	"cmp"
-	"context"
-	"flag"
-	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/backend/postgres"
-	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/internal/mutant"
 	"github.com/belay-run/belay/proptest"
-	"github.com/belay-run/belay/run"
 )
 
-// mutant is one clause broken in the text of one statement.
-type mutant struct {
-	// clause are those whose cases must kill it; "" when only Check does.
-	clause    string
-	statement string
-	from, to  string
-}
-
-// mutants break what a wrapper around a store cannot reach: the statements.
-var mutants = []mutant{
+// mutants break what a wrapper around a store cannot reach: the statements. Each is the clauses whose cases
+// must kill it (none: Check does), the statement, a text in it and what the text becomes.
+var mutants = [][4]string{
 	{"T1", "commit", "s.checkpoint_seq = $3::bigint and ", ""},
 	{"T4 C2", "commit", "s.claim_token = $4::text", "s.claim_token <> '' and $4::text <> ''"},
 	{"A4", "commit", "greatest(r.claimed_at, coalesce($17::timestamptz, clock_timestamp()))", "coalesce($17::timestamptz, clock_timestamp())"},
@@ -95,123 +81,65 @@ var mutants = []mutant{
 	{"G3", "graph_list", "(published_at, graph_hash) <", "(published_at, graph_hash) <="},
 	{"X7", "prune_runs", "status = any ($2::text[])", "cardinality($2::text[]) > 0"},
 	{"X7", "prune_runs", "finished_at < $1::timestamptz", "finished_at <= $1::timestamptz"},
+	{"T6 A4", "commit_group", "greatest(r.claimed_at, coalesce(g.now, clock_timestamp()))", "coalesce(g.now, clock_timestamp())"},
+	{"T6", "commit_group", "claim_abandons = 0, ", ""},
+	{"T6 T1", "commit_group", "r.graph_hash = g.graph_hash and ", ""},
+	{"T6", "commit_group", "r.owner = $1::text", "r.owner <> '-'"},
+	{"T6", "commit_group", "for no key update of r skip locked", "for no key update of r"},
+	{"K7 X2", "refresh_group", "for no key update of r skip locked", "for no key update of r"},
+	{"K7 X2", "refresh_group", "where r.claim_token = g.token and (g.id in (select id from free)) is not true", "where (g.id in (select id from free)) is not true"},
+	{"K4", "claim", "order by claimed_at, id limit $4::bigint for no key update skip locked", "order by claimed_at, id limit $4::bigint for no key update"},
+	{"K9", "abandon", "r.claim_abandons + s.retry::integer", "r.claim_abandons + (s.retry and not $6::boolean)::integer"},
+	{"K9", "abandon", "least(r.claim_abandons, ", "least(r.claim_abandons + 1, "},
+	{"K9", "abandon", "$6::boolean or r.claim_abandons", "$6::boolean and r.claim_abandons"},
+	{"K5 K4", "due_of_owners", "order by r.wake_at, r.id limit", "order by r.id limit"},
+	{"X10", "due_held", "count(*)", "count(distinct owner)"},
+	{"E2", "event_list", "max(seq) as latest", "min(seq) as latest"},
+	{"E2", "event_list", "order by seq limit", "order by seq desc limit"},
+	{"G3", "graph_list", "order by published_at desc, graph_hash desc", "order by published_at desc, graph_hash"},
+	{"G3 G1 C10", "graph_list", "owner = $1::text and ", "$1::text <> '-' and "},
+	{"X7", "prune_graphs", "g.published_at < $1::timestamptz", "g.published_at <= $1::timestamptz"},
+	{"X7", "prune_graphs", "n.owner = g.owner and ", ""},
+	{"X7", "prune_graphs", "s.owner = g.owner and ", ""},
+	{"X7", "prune_runs", "start_keys where run_id = any (array (select id from gone))", "start_keys where false"},
+	{"K10", "recover", "claim_abandons = 0, ", ""},
+	{"R2", "insert_keyed", "k.held_until <= (select now from instant)", "k.held_until < (select now from instant)"},
+	{"R2", "insert_keyed", "do update set run_id = excluded.run_id, ", "do update set "},
+	{"T3", "mutate", "claim_attempts = 0, ", ""},
+	{"T3", "mutate", "s.checkpoint_seq = $2::bigint and ", ""},
+	{"T3", "mutate", "g.owner = s.owner and ", ""},
+	{"X2", "insert_group", "s.owner = $1::text and ", ""},
+	{"X2 R3", "insert_group", "(g.token is not null)::integer", "0"},
+	{"R5", "run_list", "s.graph_id = $3::text", "$3::text <> ''"},
+	{"K1 X4 K5", "due_ready", "r.wake_at <= $1::timestamptz", "r.wake_at < $1::timestamptz"},
+	{"K2 X4 X10", "due_ready", "order by r.wake_at, r.id limit", "order by r.id limit"},
+	{"X4", "due_expired", "order by e.claimed_at, e.id", "order by e.id"},
+	{"K5 K1", "due_owners", "h.wake_at <= $1::timestamptz", "h.wake_at < $1::timestamptz"},
+	{"K7", "refresh", "id = $1::text and claim_token", "$1::text <> '' and claim_token"},
+	{"K9", "abandon", "r.id = $1::text and ", "$1::text <> '' and "},
+	{"K8", "release", "id = $1::text and claim_token", "$1::text <> '' and claim_token"},
 }
 
 // TestMutatedStatementsAreKilled: the kit notices a statement that says something else. A text
-// that is not found exactly once fails, so that the list keeps up with the statements, and so does
-// a mutant on which not even a run from start to end works, since anything would kill it. The
-// race detector has nothing to find here and would take minutes: with it only the texts are looked
-// for. Check is tried on every mutant when RAPID_CHECKS asks for many random cases.
+// that is not found exactly once fails, so that the list keeps up with the statements. Check is tried
+// on every mutant when RAPID_CHECKS asks for many random cases.
 func TestMutatedStatementsAreKilled(t *testing.T) {
-	for name, v := range map[string]string{"rapid.shrinktime": "0s", "rapid.nofailfile": "true", "rapid.seed": "7", "rapid.checks": "20"} {
-		before := flag.Lookup(name).Value.String()
-		if err := flag.Set(name, v); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = flag.Set(name, before) })
-	}
 	a := direct(t)
-	var m mutant
+	var m mutant.Statement
 	a.prepare = func(t proptest.T, s *postgres.Store) {
 		t.Helper()
 		quoted := strings.NewReplacer(`:"schema"`, `"`+s.Schema()+`"`)
-		if err := s.Replace(m.statement, quoted.Replace(m.from), quoted.Replace(m.to)); err != nil {
+		if err := s.Replace(m.Name, quoted.Replace(m.From), quoted.Replace(m.To)); err != nil {
 			t.Fatalf("%v", err)
 		}
 	}
 	open := opener(t, a)
-	killed, byCheck := 0, 0
-	var table strings.Builder
-	for _, m = range mutants {
-		viable := proptest.Attempt("smoke", t.Logf, func(t proptest.T) {
-			s := open(t).Store
-			if raceDetector {
-				return
-			}
-			if err := smoke(s); err != nil {
-				t.Fatalf("%v", err)
-			}
-		})
-		if !viable {
-			t.Errorf("%s with %q for %q is no mutant: it cannot be made, or nothing works on it", m.statement, m.to, m.from)
-		}
-		if !viable || raceDetector {
-			continue
-		}
-		var by []string
-		for _, clause := range strings.Fields(m.clause) {
-			if by = append(by, casesThatFail(open, clause)...); len(by) > 0 {
-				break
-			}
-		}
-		rule := ""
-		if m.clause == "" || os.Getenv("RAPID_CHECKS") != "" {
-			rule = ruleThatCheckBreaks(open)
-		}
-		switch {
-		case m.clause != "" && len(by) == 0:
-			t.Errorf("%s: no case of its clause kills %s with %q for %q", m.clause, m.statement, m.to, m.from)
-		case m.clause == "" && rule == "":
-			t.Errorf("Check does not kill %s with %q for %q", m.statement, m.to, m.from)
-		default:
-			killed++
-		}
-		if rule != "" {
-			byCheck++
-		}
-		fmt.Fprintf(&table, "%-18s %-40.40q %-40.40q %-36s %s\n", m.statement, m.from, m.to, cmp.Or(strings.Join(by[:min(1, len(by))], ""), "-"), cmp.Or(rule, "-"))
-	}
-	t.Logf("\nstatement, text, mutated text, case that kills it, rule that Check breaks\n%sby Check alone %d\nkilled %d of %d", table.String(), byCheck, killed, len(mutants))
-}
-
-// smoke takes a run from its start to its end.
-func smoke(s backend.Store) error {
-	ctx := context.Background()
-	ref, raw := aGraph()
-	if err := s.SaveGraph(ctx, backend.Tenantless(), ref, raw); err != nil {
-		return err
-	}
-	in := draft("smoke")
-	if _, err := s.InsertRun(ctx, backend.Tenantless(), in); err != nil {
-		return err
-	}
-	batch, err := s.ClaimDue(ctx, claim.Policy{Now: began.Add(time.Second), TTL: time.Minute, Limit: 1, MaxAttempts: 3})
-	if err != nil || len(batch.Leases) != 1 {
-		return fmt.Errorf("a claim gave %d leases: %w", len(batch.Leases), err)
-	}
-	if _, err := s.Commit(ctx, backend.System(), ending(in.Document, batch.Leases[0].Token)); err != nil {
-		return err
-	}
-	d, err := s.FetchRun(ctx, backend.System(), "smoke")
-	if err == nil && d.Status != run.Done {
-		err = fmt.Errorf("the run is %s", d.Status)
-	}
-	return err
-}
-
-func casesThatFail(open proptest.Opener, clause string) (cases []string) {
-	var report proptest.Report
-	proptest.Attempt("conformance", nil, func(t proptest.T) {
-		report = proptest.Conformance(t, open, proptest.Options{Only: []string{clause}, Timeout: 2 * time.Second, Log: func(string) {}})
-	})
-	for _, f := range report.Failed() {
-		cases = append(cases, f.Case)
-	}
-	return cases
-}
-
-var ruleBroken = regexp.MustCompile(`failed after \d+ tests?: ([A-Z]\d+): `)
-
-func ruleThatCheckBreaks(open proptest.Opener) string {
-	var said strings.Builder
-	passed := proptest.Attempt("check", func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) }, func(t proptest.T) {
-		proptest.Check(t, open, proptest.Options{Rounds: 2, Log: func(string) {}})
-	})
-	if passed {
-		return ""
-	}
-	if found := ruleBroken.FindStringSubmatch(said.String()); found != nil {
-		return found[1]
-	}
-	return "?"
+	mutant.Statements{
+		All: mutant.List(mutants),
+		Mutate: func(s mutant.Statement) (proptest.Opener, func(), error) {
+			m = s
+			return open, func() {}, nil
+		},
+		Timeout: 2 * time.Second, Check: os.Getenv("RAPID_CHECKS") != "", TextsOnly: raceDetector,
+	}.Kill(t)
 }
