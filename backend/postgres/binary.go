@@ -44,7 +44,7 @@ func (p *parameters) encode(oids []uint32, args []any) bool {
 		}
 		total += size
 	}
-	if cap(p.buffer) < total {
+	if p.buffer == nil || cap(p.buffer) < total { // a part of nil would be null
 		p.buffer = make([]byte, 0, total)
 	}
 	b := p.buffer[:0]
@@ -242,8 +242,15 @@ func binaryColumns(r pgx.Rows) (columns, bool) {
 	return r.RawValues(), true
 }
 
-func (c columns) int8(i int) int64 { return int64(binary.BigEndian.Uint64(c[i])) }
+// integer is one of four or of eight bytes.
+func (c columns) integer(i int) int64 {
+	switch b := c[i]; len(b) {
+	case 4:
+		return int64(int32(binary.BigEndian.Uint32(b)))
+	case 8:
+		return int64(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
 
-func (c columns) int4(i int) int32 { return int32(binary.BigEndian.Uint32(c[i])) }
-
-func (c columns) instant(i int) time.Time { return time.UnixMicro(c.int8(i) + epoch).UTC() }
+func (c columns) instant(i int) time.Time { return time.UnixMicro(c.integer(i) + epoch).UTC() }

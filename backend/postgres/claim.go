@@ -75,33 +75,68 @@ const maxCount = 1<<31 - 1
 
 // add adds an outcome; a row that is nothing but the instant tells that there is none.
 func (a *acquisition) add(r pgx.Rows) error {
-	var now time.Time
-	var id, owner, graphID, graphHash, token *string
-	var seq *int64
-	var attempts, class *int32
-	var body []byte
-	if err := scan(r, &now, &id, &owner, &graphID, &graphHash, &seq, &token, &attempts, &class, &body); err != nil {
+	row, err := outcomeOf(r)
+	if err != nil {
 		return err
 	}
-	a.batch.Now = claim.Instant(now)
-	if id == nil {
+	a.batch.Now = claim.Instant(row.now)
+	if row.id == "" {
 		return nil
 	}
-	o := ownerOf(*owner)
-	if token == nil {
+	o := ownerOf(row.owner)
+	if row.token == "" {
 		a.batch.Poisoned = append(a.batch.Poisoned, claim.PoisonedRun{
-			Run: *id, Owner: o, GraphID: *graphID, GraphHash: *graphHash,
+			Run: row.id, Owner: o, GraphID: row.graphID, GraphHash: row.graphHash,
 			Poison: claim.Poison{At: a.batch.Now, Reason: claim.MaxAttemptsExceeded},
 		})
 		return nil
 	}
 	a.batch.Leases = append(a.batch.Leases, claim.Lease{
-		Run: *id, Owner: o, GraphID: *graphID, GraphHash: *graphHash, Seq: *seq,
-		Token: claim.Token(*token), ClaimedAt: a.batch.Now, Attempt: int(*attempts), TTL: a.policy.TTL, Class: claim.Class(*class),
+		Run: row.id, Owner: o, GraphID: row.graphID, GraphHash: row.graphHash, Seq: row.seq,
+		Token: row.token, ClaimedAt: a.batch.Now, Attempt: int(row.attempts), TTL: a.policy.TTL, Class: claim.Class(row.class),
 	})
 	if a.documents {
-		d, err := a.s.workable(a.batch.Leases[len(a.batch.Leases)-1], body)
+		d, err := a.s.workable(a.batch.Leases[len(a.batch.Leases)-1], row.document)
 		a.batch.Documents = append(a.batch.Documents, backend.ClaimedDocument{Document: d, Err: err})
 	}
 	return nil
+}
+
+// outcome is a row of a claim: nothing but the instant, or a poisoned run, which has no token, or a
+// lease.
+type outcome struct {
+	now                           time.Time
+	id, owner, graphID, graphHash string
+	seq                           int64
+	token                         claim.Token
+	attempts, class               int32
+	document                      []byte // only until the next row
+}
+
+func outcomeOf(r pgx.Rows) (outcome, error) {
+	c, ok := binaryColumns(r)
+	if !ok {
+		return scanOutcome(r)
+	}
+	o := outcome{now: c.instant(0)}
+	if c[1] == nil {
+		return o, nil
+	}
+	o.id, o.owner, o.graphID, o.graphHash = string(c[1]), string(c[2]), string(c[3]), string(c[4])
+	o.seq, o.token, o.attempts, o.class = c.integer(5), claim.Token(c[6]), int32(c.integer(7)), int32(c.integer(8))
+	o.document = c[9]
+	return o, nil
+}
+
+func scanOutcome(r pgx.Rows) (outcome, error) {
+	var o outcome
+	var id, owner, graphID, graphHash, token *string
+	var seq *int64
+	var attempts, class *int32
+	if err := scan(r, &o.now, &id, &owner, &graphID, &graphHash, &seq, &token, &attempts, &class, &o.document); err != nil || id == nil {
+		return o, err
+	}
+	o.id, o.owner, o.graphID, o.graphHash, o.token = *id, *owner, *graphID, *graphHash, claim.Token(deref(token))
+	o.seq, o.attempts, o.class = *seq, *attempts, *class
+	return o, nil
 }

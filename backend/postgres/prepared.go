@@ -60,7 +60,7 @@ func (p *prepared) query(ctx context.Context, text string, args []any) (pgx.Rows
 	}
 	pg := p.conn.PgConn()
 	pg.Frontend().Send(room(with.size()))
-	// Everything has been sent when it answers, so the buffer is free again.
+	// It copies the values into its message, so that they are free when it answers.
 	return pgx.RowsFromResultReader(p.conn.TypeMap(), pg.ExecStatement(ctx, sd, with.values, with.formats, with.results)), nil
 }
 
