@@ -6,6 +6,7 @@ import (
 
 	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/node"
+	"github.com/belay-run/belay/run"
 	"github.com/belay-run/belay/value"
 )
 
@@ -33,7 +34,7 @@ func BenchmarkAttempt(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := p.Run(context.Background(), call); err != nil {
+		if _, err := p.RunHere(context.Background(), call, func(run.Result, error) {}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -248,6 +248,8 @@ type shape struct {
 	nullable map[string]bool
 	// open is true for a map, whose names the graph decides.
 	open bool
+	// fields are how a struct is decoded and encoded without the JSON library, where that is possible.
+	fields fields
 }
 
 // needObject refuses what In, Out and Config cannot be.
@@ -289,6 +291,7 @@ func shapeOf(t reflect.Type, reads bool) (shape, error) {
 		sh.ports[name] = graph.Port{Schema: raw, Required: slices.Contains(s.Required, name)}
 	}
 	sh.names = slices.Sorted(maps.Keys(sh.ports))
+	sh.fields = fieldsOf(t)
 	return sh, nil
 }
 

@@ -85,17 +85,16 @@ func typed[In, Out any](name string, version int, opts []Option, missing bool, c
 // bind turns a typed function into one over values.
 func bind[In, Out any](reads, writes shape, fn func(context.Context, In) (Out, error)) Func {
 	return func(ctx context.Context, call *Call) (map[string]value.Value, error) {
-		object, err := reads.object(call.Reads)
+		in, err := read[In](reads, call)
 		if err != nil {
-			return nil, Permanent(invalidAt("reading the state", err))
-		}
-		var in In
-		if err := decodeInto(object, &in); err != nil {
 			return nil, Permanent(invalidAt("reading the state", err))
 		}
 		out, err := fn(ctx, in)
 		if err != nil {
 			return nil, err
+		}
+		if update, ok := writes.fields.encode(reflect.ValueOf(&out).Elem(), call.Writes); ok {
+			return update, nil
 		}
 		update, err := encodeMembers(out)
 		if err != nil {
@@ -109,30 +108,47 @@ func bind[In, Out any](reads, writes shape, fn func(context.Context, In) (Out, e
 	}
 }
 
+// read decodes what the node reads.
+func read[In any](reads shape, call *Call) (in In, err error) {
+	if reads.fields.decode(call.Reads, reflect.ValueOf(&in).Elem()) {
+		return in, nil
+	}
+	var whole In
+	object, err := reads.object(call.Reads)
+	if err == nil {
+		err = decodeInto(object, &whole)
+	}
+	return whole, err
+}
+
 // object puts what is read together as one JSON object.
 func (s shape) object(values map[string]value.Value) ([]byte, error) {
 	names := s.names
 	if s.open {
 		names = slices.Sorted(maps.Keys(values))
 	}
-	object := []byte{'{'}
+	size := 2
+	for _, name := range names {
+		size += len(name) + len(values[name]) + len(`"":,`)
+	}
+	object := append(make([]byte, 0, size), '{')
+	at := func(name string) string { return string(jsontext.Pointer("").AppendToken(name)) }
 	for _, name := range names {
 		raw := values[name]
-		at := jsontext.Pointer("").AppendToken(name)
 		switch {
 		case raw == nil && s.ports[name].Required:
-			return nil, &value.Error{Path: string(at), Reason: "nothing was written to it yet: declare a default in the graph, or make the Go field optional"}
+			return nil, &value.Error{Path: at(name), Reason: "nothing was written to it yet: declare a default in the graph, or make the Go field optional"}
 		case raw == nil:
 			continue
 		case string(raw) == "null" && !s.open && !s.nullable[name]:
-			return nil, &value.Error{Path: string(at), Reason: "null does not fit: make the Go field a pointer"}
+			return nil, &value.Error{Path: at(name), Reason: "null does not fit: make the Go field a pointer"}
 		}
 		if len(object) > 1 {
 			object = append(object, ',')
 		}
 		var err error
 		if object, err = jsontext.AppendQuote(object, name); err != nil {
-			return nil, &value.Error{Path: string(at), Reason: "the name is not valid UTF-8"}
+			return nil, &value.Error{Path: at(name), Reason: "the name is not valid UTF-8"}
 		}
 		object = append(append(object, ':'), raw...)
 	}
