@@ -99,6 +99,8 @@ var shapeCases = []Case{
 			r.put("c")
 			r.take("c", 3*time.Second+ttl)
 			r.bring("d", toDone)
+			f := r.put("f")
+			r.commit(r.take("f", 4*time.Second+ttl), f, toRetain, 4*time.Second+ttl)
 			e := r.put("e")
 			r.commit(r.take("e", 4*time.Second+ttl), e, toNow, 5*time.Second+ttl)
 			for _, s := range r.look().Runs {
