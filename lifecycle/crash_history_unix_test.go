@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,6 @@ type change struct {
 	n                  int64  // in the order of the changes of one run
 	tx                 string // which transaction; empty: not known
 	at                 int64  // when, by the database's clock
-	began              int64  // when its transaction did; 0: not known
 	run, owner, status string
 	seq                int64
 	kind, checkpoint   string
@@ -38,6 +38,22 @@ func (c change) String() string {
 		c.run, c.seq, c.kind, c.status, c.wake, c.claimed, c.attempts, c.abandons, c.poisoned, c.reason)
 }
 
+// claiming is a claim as the database met it.
+type claiming struct {
+	name string // of its batch, as of the changes that it made
+	free [2]int // at least so many runs of each class were due that nobody else had locked: ready, expired
+}
+
+// batch names the changes of one transaction, or what was claimed in one instant.
+func (c change) batch() string {
+	return cmp.Or(c.tx, strconv.FormatInt(max(c.claimed, c.poisoned), 10))
+}
+
+// isOutcome reports whether a claim made the change: it leased the run, or poisoned it.
+func (c change) isOutcome(before change) bool {
+	return c.token != "" && c.token != before.token || c.poisoned != 0 && before.poisoned == 0 && c.reason == claim.MaxAttemptsExceeded
+}
+
 // checkpointEvent is the closing event of a commit, as it is stored.
 type checkpointEvent struct{ run, checkpoint, tx string }
 
@@ -45,7 +61,6 @@ type checkpointEvent struct{ run, checkpoint, tx string }
 type launch struct {
 	process     string
 	from, until int64
-	lost        bool
 }
 
 // history judges what happened in a store by the invariants of the contract.
@@ -53,18 +68,19 @@ type history struct {
 	broken  func(format string, args ...any)
 	want    map[string]wanted
 	runs    map[string][]change
-	leases  map[int64][]lease // by the instant of the claim
+	batches map[string]*batch
 	poisons []poisoning
 
-	changes, commits, steals, abandons, batches int
+	changes, commits, steals, abandons, claims, both int
 }
 
-type lease struct {
-	run     string
-	expired bool // it was taken over, or poisoned, from somebody
+// batch is what one claim took.
+type batch struct {
+	at   int64
+	took [2]int // ready, expired; what it poisoned is counted
 }
 
-// poisoning is a poison with the launches that led to it.
+// poisoning is a poison with the launches that led to it; with none when abandons did.
 type poisoning struct {
 	run      string
 	at       int64
@@ -72,7 +88,7 @@ type poisoning struct {
 }
 
 func newHistory(broken func(format string, args ...any), changes []change, want map[string]wanted) *history {
-	h := &history{broken: broken, want: want, runs: map[string][]change{}, leases: map[int64][]lease{}, changes: len(changes)}
+	h := &history{broken: broken, want: want, runs: map[string][]change{}, batches: map[string]*batch{}, changes: len(changes)}
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.n, b.n) })
 	for _, c := range changes {
 		h.runs[c.run] = append(h.runs[c.run], c)
@@ -84,7 +100,7 @@ func (h *history) breaks(clause string, at change, format string, args ...any) {
 	h.broken("%s: %s: %v", clause, fmt.Sprintf(format, args...), at)
 }
 
-// judge checks C1 to C8 and C10 to C12; wantEvents is C9.
+// judge checks C1 to C8, C10 and C11; wantFullBatches is C12 and wantEvents is C9.
 func (h *history) judge() {
 	if len(h.runs) != len(h.want) {
 		h.broken("the history is of %d runs, want %d", len(h.runs), len(h.want))
@@ -93,13 +109,13 @@ func (h *history) judge() {
 	for id, changes := range h.runs {
 		h.judgeRun(id, changes, holders)
 	}
-	h.judgeBatches()
 }
 
 func (h *history) judgeRun(id string, changes []change, holders map[string]string) {
 	var before change
 	var launches []launch
-	left := 0 // launches in a row without a commit, less those given back
+	left := 0   // launches in a row without a commit, less those given back
+	handed := 0 // abandons in a row without a commit
 	committed := map[int64]string{}
 	tenant, _ := h.want[id].owner.Tenant()
 	for i, c := range changes {
@@ -147,18 +163,21 @@ func (h *history) judgeRun(id string, changes []change, holders map[string]strin
 			holders[c.token] = id
 		}
 		poisonedNow := c.poisoned != 0 && before.poisoned == 0
-		if before.token != "" && (leased || poisonedNow) {
+		if before.token != "" && c.isOutcome(before) {
 			if age := max(c.claimed, c.poisoned) - before.claimed; age <= crashTTL.Microseconds() {
 				h.breaks("K1", c, "it was taken over after %dus", age)
 			}
 			h.steals++
 		}
 		if n := len(launches); before.token != "" && c.token != before.token && n > 0 {
-			launches[n-1].until, launches[n-1].lost = c.at, leased || poisonedNow
+			launches[n-1].until = c.at
+		}
+		if c.isOutcome(before) {
+			h.outcome(before, c)
 		}
 		switch {
 		case isCommit:
-			launches, left = nil, 0
+			launches, left, handed = nil, 0, 0
 			if c.attempts != 0 || c.abandons != 0 {
 				h.breaks("C5", c, "a commit did not clear the counters")
 			}
@@ -166,18 +185,22 @@ func (h *history) judgeRun(id string, changes []change, holders map[string]strin
 			left++
 			process, _, _ := strings.Cut(c.token, "/")
 			launches = append(launches, launch{process: process, from: c.claimed})
-			h.leases[c.claimed] = append(h.leases[c.claimed], lease{id, before.token != ""})
 			if left > crashAttempts || c.attempts != before.attempts+1 || c.abandons != before.abandons {
 				h.breaks("C5", c, "launch %d in a row, the attempts were %d", left, before.attempts)
 			}
+		case poisonedNow && c.reason == claim.MaxAbandonsExceeded:
+			h.poisons = append(h.poisons, poisoning{run: id, at: c.at})
+			left -= before.attempts - c.attempts
+			if before.token == "" || handed != crashAbandons || c.abandons != crashAbandons || c.attempts != max(0, before.attempts-1) {
+				h.breaks("C6", c, "it was poisoned after %d abandons in a row", handed)
+			}
 		case poisonedNow:
-			h.leases[c.poisoned] = append(h.leases[c.poisoned], lease{id, before.token != ""})
 			h.poisons = append(h.poisons, poisoning{id, c.at, launches})
 			if c.reason != claim.MaxAttemptsExceeded || left != crashAttempts || c.attempts != crashAttempts {
 				h.breaks("C5", c, "it was poisoned after %d launches in a row", left)
 			}
 		case before.poisoned != 0:
-			launches, left = nil, 0
+			launches, left, handed = nil, 0, 0
 		case released:
 			left -= before.attempts - c.attempts
 			if n := len(launches); n > 0 && c.attempts < before.attempts {
@@ -185,12 +208,13 @@ func (h *history) judgeRun(id string, changes []change, holders map[string]strin
 			}
 			if c.abandons != before.abandons {
 				h.abandons++
+				handed++
 			}
 			if c.attempts != max(0, before.attempts-1) && c.attempts != before.attempts {
 				h.breaks("C5", c, "a release left %d of %d attempts", c.attempts, before.attempts)
 			}
-			if c.abandons != before.abandons && (c.abandons != before.abandons+1 || c.abandons > crashAbandons) {
-				h.breaks("C6", c, "the abandons were %d", before.abandons)
+			if c.abandons != before.abandons && (c.abandons != before.abandons+1 || handed > crashAbandons || c.attempts != max(0, before.attempts-1)) {
+				h.breaks("C6", c, "abandon %d in a row, the abandons were %d", handed, before.abandons)
 			}
 		case c.attempts != before.attempts || c.abandons != before.abandons:
 			h.breaks("C5", c, "the counters were %d and %d", before.attempts, before.abandons)
@@ -222,57 +246,80 @@ func (h *history) judgeShape(c change) {
 	}
 }
 
-const (
-	// settled is how long before a claim a run must have been due, and how long after it must have been left alone, for
-	// being certain that the claim saw it.
-	settled = 300 * time.Millisecond
-	// locked is longer than anybody holds the lock of a run that it leaves as it was.
-	locked = time.Second
-)
+// outcome counts what a claim took. A run that nobody held was ready.
+func (h *history) outcome(before, c change) {
+	b := h.batches[c.batch()]
+	if b == nil {
+		b = &batch{at: max(c.claimed, c.poisoned)}
+		h.batches[c.batch()] = b
+	}
+	class := 0
+	if before.token != "" {
+		class = 1
+	}
+	b.took[class]++
+}
 
-// judgeBatches is C12: a claim of two runs or more takes of both classes, when there are both. What the history cannot tell is
-// who had a run locked, and so a run of a class must have been passed over for a while.
-func (h *history) judgeBatches() {
-	var several [2][]int64 // claims of two or more that left out the class: ready, expired
-	for at, leases := range h.leases {
-		if len(leases) < 2 {
-			continue
+// wantFullBatches is C12, and the filling of a batch that K2 and K4 promise: a claim takes of each class of which a run was
+// due that nobody else had locked, unless it may take one only, and it takes as many as it may when they are there. Limits
+// are by the instant of the claim; one that is not known, since its process died, is as large as what was taken.
+func (h *history) wantFullBatches(claims []claiming, limits map[int64]int) {
+	known := map[string]bool{}
+	for _, c := range claims {
+		known[c.name] = true
+		b, limit := h.batches[c.name], 1
+		if b == nil {
+			b = &batch{}
 		}
-		h.batches++
-		for class, expired := range []bool{false, true} {
-			if !slices.ContainsFunc(leases, func(l lease) bool { return l.expired == expired }) {
-				several[class] = append(several[class], at)
+		took := b.took[0] + b.took[1]
+		if named, ok := limits[b.at]; ok {
+			limit = named
+		} else {
+			limit = max(limit, took)
+		}
+		h.claims++
+		if c.free[0] > 0 && c.free[1] > 0 && limit >= 2 {
+			h.both++
+		}
+		for class, name := range []string{"ready", "expired"} {
+			if limit >= 2 && c.free[class] > 0 && b.took[class] == 0 {
+				h.broken("C12: a claim of %d took %d ready and %d expired runs at %d, and %d were there that are %s", limit, b.took[0], b.took[1], b.at, c.free[class], name)
 			}
 		}
+		if took > limit || took < min(limit, c.free[0]+c.free[1]) {
+			h.broken("K4: a claim of %d took %d ready and %d expired runs at %d, of at least %d and %d", limit, b.took[0], b.took[1], b.at, c.free[0], c.free[1])
+		}
 	}
-	for class := range several {
-		slices.Sort(several[class])
+	for name, b := range h.batches {
+		if !known[name] {
+			h.broken("C12: the claim %s at %d is not among those that the database met", name, b.at)
+		}
 	}
-	for id, changes := range h.runs {
-		for i, c := range changes[:len(changes)-1] {
-			class, from := 0, max(c.wake, c.at)
-			switch {
-			case c.token != "":
-				class, from = 1, c.claimed+crashTTL.Microseconds()
-			case c.wake == 0:
-				continue
-			}
-			next := changes[i+1]
-			until := next.at
-			for _, since := range []int64{next.began, next.claimed, next.poisoned} {
-				if since != 0 {
-					until = min(until, since) // from then on it may have been locked
+}
+
+// claimsInTurn finds the claims in the changes of a database in which one writer follows the other, and what each
+// could have taken: nothing is locked there.
+func claimsInTurn(changes []change) (claims []claiming) {
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.n, b.n) })
+	runs := map[string]change{}
+	for _, c := range changes {
+		name := c.batch()
+		if c.isOutcome(runs[c.run]) && (len(claims) == 0 || claims[len(claims)-1].name != name) {
+			now := max(c.claimed, c.poisoned)
+			next := claiming{name: name}
+			for _, r := range runs {
+				switch {
+				case r.wake != 0 && r.wake <= now:
+					next.free[0]++
+				case r.token != "" && r.claimed < now-crashTTL.Microseconds():
+					next.free[1]++
 				}
 			}
-			passed := several[class]
-			first, _ := slices.BinarySearch(passed, from+settled.Microseconds())
-			last, _ := slices.BinarySearch(passed, until-settled.Microseconds())
-			if last > first && passed[last-1]-passed[first] >= locked.Microseconds() {
-				h.broken("C12: run %s was due (%d: ready, expired) from %d to %d, and %d claims of several runs took none of its class, from %d to %d",
-					id, class, from, until, last-first, passed[first], passed[last-1])
-			}
+			claims = append(claims, next)
 		}
+		runs[c.run] = c
 	}
+	return claims
 }
 
 // wantEvents is C9: each commit has its closing event, of the same transaction, and there is no other.
@@ -314,7 +361,7 @@ func (h *history) wantPoisonsExplained(places []*served, recovered int) {
 		}
 		frozen = append(frozen, p.frozen...)
 	}
-	for _, p := range h.poisons {
+	for _, p := range h.poisons { // those of abandons judgeRun has explained: handed back as often as it may
 		for _, l := range p.launches {
 			from, until := time.UnixMicro(l.from), time.UnixMicro(l.until)
 			at, isDead := died[l.process]
@@ -322,16 +369,26 @@ func (h *history) wantPoisonsExplained(places []*served, recovered int) {
 				return f[0].Before(until) && f[1].After(from)
 			})
 			if !explained {
-				h.broken("run %s was poisoned at %v: its launch by %s from %v to %v was lost, and nobody killed or froze anything then",
+				h.broken("run %s was poisoned at %v: its launch by %s from %v to %v used an attempt up, and nobody killed or froze anything then",
 					p.run, time.UnixMicro(p.at), l.process, from, until)
 			}
 		}
 	}
 }
 
+// foreign counts the poisons of runs that were handed back too often.
+func (h *history) foreign() (n int) {
+	for _, p := range h.poisons {
+		if len(p.launches) == 0 {
+			n++
+		}
+	}
+	return n
+}
+
 func (h *history) summary() string {
-	return fmt.Sprintf("%d changes of %d commits, %d takeovers and %d abandons in the history, %d claims of several runs",
-		h.changes, h.commits, h.steals, h.abandons, h.batches)
+	return fmt.Sprintf("%d changes of %d commits, %d takeovers, %d abandons and %d poisons by abandons in the history, %d claims, %d of several with both classes to be had",
+		h.changes, h.commits, h.steals, h.abandons, h.foreign(), h.claims, h.both)
 }
 
 // second is one of the histories below.
@@ -366,7 +423,7 @@ func harmless() []change {
 	return all
 }
 
-// poisonedTwice is a history of a run that is launched as often as it may, poisoned, and recovered.
+// poisonedRun is a history of a run that is launched as often as it may, poisoned, and recovered.
 func poisonedRun() []change {
 	c := change{run: "r", status: "running", kind: "run_initialized", seq: 1, checkpoint: "c1", wake: 10 * second, at: 9 * second}
 	all := []change{c}
@@ -406,6 +463,7 @@ func TestTheHistorysJudgeFindsEveryViolation(t *testing.T) {
 			h.want = map[string]wanted{"r": {owner: backend.Tenantless()}, "q": {owner: backend.Tenantless()}}
 		}
 		h.judge()
+		h.wantFullBatches(claimsInTurn(all), nil)
 		h.wantEvents(events)
 		place := &served{died: map[string]time.Time{}}
 		for i := range crashAttempts {
@@ -442,6 +500,13 @@ func TestTheHistorysJudgeFindsEveryViolation(t *testing.T) {
 		{"C5", func(all []change) []change { all[2].attempts = 1; return all }},
 		{"C5", func(all []change) []change { all[4].attempts = 1; return all }},
 		{"C6", func(all []change) []change { all[5].abandons = 2; return all }},
+		{"C6", func(all []change) []change { // after one abandon, before as many as it may have
+			c := all[6]
+			c.n++
+			c.at += second / 2
+			c.token, c.claimed, c.attempts, c.poisoned, c.reason = "", 0, 0, c.at, claim.MaxAbandonsExceeded
+			return insert(all, 7, c)
+		}},
 		{"C8", func(all []change) []change {
 			c := all[7]
 			c.at++
@@ -458,12 +523,11 @@ func TestTheHistorysJudgeFindsEveryViolation(t *testing.T) {
 		{"C11", func(all []change) []change { all[3].claimed = all[2].claimed - 1; return all }},
 		{"K1", func(all []change) []change { all[2].claimed = all[1].claimed + 1; return all }},
 		{"C12", func(all []change) []change {
-			// Two others are claimed together, while this one has been expired for long.
-			for i, id := range []string{"w", "x", "y", "z"} {
+			// Two others are claimed together, while this one is expired.
+			for _, id := range []string{"x", "y"} {
 				c := change{run: id, status: "running", kind: "run_initialized", seq: 1, checkpoint: id, wake: second, at: second}
 				all = append(all, c)
-				c.n, c.wake, c.token, c.attempts, c.at = 1, 0, id, 1, int64(14+i/2*3)*second
-				c.claimed = c.at
+				c.n, c.wake, c.token, c.attempts, c.at, c.claimed = 1, 0, id, 1, 14*second, 14*second
 				all = append(all, c)
 			}
 			return all
@@ -484,10 +548,49 @@ func TestTheHistorysJudgeFindsEveryViolation(t *testing.T) {
 			c.at, c.claimed, c.token, c.attempts = c.at+5*second, c.at+5*second, "p0.0/x", 6
 			return insert(all, 6, c)
 		}},
-		{"was lost, and nobody killed", never, func(all []change) []change { return all }},
+		{"used an attempt up, and nobody killed", never, func(all []change) []change { return all }},
 	} {
 		if found := judge(tt.does(poisonedRun()), shorter, tt.died); !slices.ContainsFunc(found, func(f string) bool { return strings.Contains(f, tt.says) }) {
 			t.Errorf("%q is not found, but %q", tt.says, found)
 		}
+	}
+}
+
+func TestAClaimIsJudgedByWhatNobodyHadLocked(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		free, took [2]int
+		limit      int // 0: not known
+		breaks     string
+	}{
+		{name: "it takes of both classes", free: [2]int{1, 1}, took: [2]int{3, 1}},
+		{name: "it leaves the ready runs out", free: [2]int{1, 1}, took: [2]int{0, 2}, breaks: "C12"},
+		{name: "it leaves the expired runs out", free: [2]int{1, 1}, took: [2]int{2, 0}, breaks: "C12"},
+		{name: "it leaves the expired runs out, which others have locked", free: [2]int{1, 0}, took: [2]int{2, 0}},
+		{name: "it takes one, and may take two", free: [2]int{1, 1}, took: [2]int{1, 0}, limit: 2, breaks: "C12"},
+		{name: "it takes one, and may take no more", free: [2]int{1, 1}, took: [2]int{1, 0}, limit: 1},
+		{name: "it does not take as many as it may", free: [2]int{3, 0}, took: [2]int{2, 0}, limit: 3, breaks: "K4"},
+		{name: "it takes nothing", free: [2]int{0, 1}, breaks: "K4"},
+		{name: "there is nothing", free: [2]int{0, 0}},
+		{name: "it takes more than it may", free: [2]int{1, 1}, took: [2]int{2, 1}, limit: 2, breaks: "K4"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var found []string
+			h := newHistory(func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }, nil, nil)
+			limits := map[int64]int{}
+			if tt.took != [2]int{} {
+				h.batches["claim"] = &batch{at: second, took: tt.took}
+			}
+			if tt.limit != 0 {
+				limits[second] = tt.limit
+			}
+			h.wantFullBatches([]claiming{{"claim", tt.free}}, limits)
+			switch {
+			case tt.breaks == "" && len(found) > 0:
+				t.Errorf("it breaks %q", found)
+			case tt.breaks != "" && !slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, tt.breaks+":") }):
+				t.Errorf("%s is not found, but %q", tt.breaks, found)
+			}
+		})
 	}
 }

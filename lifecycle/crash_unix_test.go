@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/lifecycle"
 	"github.com/belay-run/belay/node"
 	"github.com/belay-run/belay/run"
@@ -29,8 +30,8 @@ import (
 
 const (
 	crashTTL      = 600 * time.Millisecond
-	crashAttempts = 5  // the default
-	crashAbandons = 20 // the default
+	crashAttempts = 5 // the default
+	crashAbandons = 2 // few, so that runs are handed back so often in a row
 	// crashSpread is over how long runs become due, so that it lasts on any machine.
 	crashSpread = 10 * time.Second
 	// crashPatience is for how long a slow machine may need to end them all.
@@ -44,6 +45,7 @@ type crashing struct {
 	processes int
 	runs      int
 	history   func(t *testing.T) []change
+	claims    func(t *testing.T) []claiming // nil: as the changes tell, since one writer follows the other
 	events    func(t *testing.T) []checkpointEvent
 }
 
@@ -79,7 +81,7 @@ func crashServe(kind, where string, effects ledger) int {
 	store, err := crashStores[kind](ctx, where, os.Getenv(crashProcess))
 	if err == nil {
 		var e *lifecycle.Engine
-		if e, err = crashEngine(store, effects, os.Getenv(crashLacks)); err == nil {
+		if e, err = crashEngine(noted{store, effects.ofClaims()}, effects, strings.Fields(os.Getenv(crashLacks))...); err == nil {
 			err = e.Run(ctx)
 		}
 		err = errors.Join(err, store.Close())
@@ -91,16 +93,59 @@ func crashServe(kind, where string, effects ledger) int {
 	return 1
 }
 
-func crashEngine(store backend.Store, effects ledger, lacks string) (*lifecycle.Engine, error) {
+// noted is a store that writes down how many runs each of its claims may take.
+type noted struct {
+	crashStore
+	claims ledger
+}
+
+func (s noted) Features() backend.Features {
+	features := s.crashStore.Features()
+	features.ClaimDocuments = s
+	return features
+}
+
+func (s noted) ClaimDueDocuments(ctx context.Context, p claim.Policy) (backend.ClaimedBatch, error) {
+	b, err := s.crashStore.Features().ClaimDocuments.ClaimDueDocuments(ctx, p)
+	if len(b.Leases)+len(b.Poisoned) > 0 {
+		s.claims.write(fmt.Sprintf("%d %d", b.Now.UnixMicro(), p.Limit))
+	}
+	return b, err
+}
+
+func crashEngine(store backend.Store, effects ledger, lacks ...string) (*lifecycle.Engine, error) {
 	return lifecycle.New(lifecycle.Config{
-		Backend: store, Nodes: node.NewRegistry().Add(crashTypes(effects, lacks)...),
+		Backend: store, Nodes: node.NewRegistry().Add(crashTypes(effects, lacks...)...),
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1})),
-		TTL:    crashTTL, Concurrency: 20, PollInterval: 100 * time.Millisecond, AbandonBackoff: 300 * time.Millisecond,
+		TTL:    crashTTL, Concurrency: 20, PollInterval: 100 * time.Millisecond,
+		MaxAbandons: crashAbandons, AbandonBackoff: 300 * time.Millisecond,
 	})
 }
 
 // ledger is a file in which nodes record their effects, a line each: run, node, idempotency key.
 type ledger string
+
+// ofClaims is the ledger of claims beside the one of effects.
+func (l ledger) ofClaims() ledger { return l + ".claims" }
+
+// limits reads how many runs claims might take, by their instants.
+func (l ledger) limits(t *testing.T) map[int64]int {
+	t.Helper()
+	lines, err := l.lines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := make(map[int64]int, len(lines))
+	for _, line := range lines {
+		var at int64
+		var limit int
+		if _, err := fmt.Sscan(line, &at, &limit); err != nil {
+			t.Fatalf("the ledger of claims holds %q: %v", line, err)
+		}
+		limits[at] = limit
+	}
+	return limits
+}
 
 // write appends one line with one write: other processes append to the file, too.
 func (l ledger) write(line string) {
@@ -132,9 +177,9 @@ type mark struct {
 
 // crashTypes are the nodes of the crash test. Each records its effect, under its idempotency key,
 // before it completes.
-func crashTypes(effects ledger, lacks string) (types []node.Type) {
+func crashTypes(effects ledger, lacks ...string) (types []node.Type) {
 	marked := func(name string, f func(ctx context.Context, call *node.Call) error) {
-		if name == lacks {
+		if slices.Contains(lacks, name) {
 			return
 		}
 		types = append(types, node.Of(name, 1, func(ctx context.Context, _ none) (mark, error) {
@@ -166,6 +211,7 @@ func crashTypes(effects ledger, lacks string) (types []node.Type) {
 		}
 		return nil
 	})
+	marked("rare", func(context.Context, *node.Call) error { return nil })
 	// As often as a run is launched in a row, and then no more.
 	marked("deadly", func(_ context.Context, call *node.Call) error {
 		lines, err := effects.lines()
@@ -240,6 +286,11 @@ id: deadly
 nodes: {deadly: {use: deadly}, z: {use: work}}
 edges: {i: {from: $start, to: deadly}, z: {from: deadly, to: z}}
 ` + marksField, []string{"deadly", "z"}},
+	{`
+id: rare
+nodes: {r: {use: rare}, z: {use: work}}
+edges: {i: {from: $start, to: r}, z: {from: r, to: z}}
+` + marksField, []string{"r", "z"}},
 	{`
 id: sleep
 nodes: {a: {use: work}, s: {use: nap}, z: {use: work}}
@@ -319,7 +370,8 @@ func (s *served) freeze(ctx context.Context) {
 }
 
 // crash is the crash test: some processes serve one store; every second one of them is killed, or frozen
-// beyond its TTL, and one node kills its process as often as it may before its run is poisoned. Every run
+// beyond its TTL, and one node kills its process as often as it may before its run is poisoned. One node is
+// known to one process only, and so its runs are handed back until they are poisoned, or it has them. Every run
 // ends right all the same: each node's result is counted once, no effect is lost, the audit finds nothing,
 // and the store's own history keeps the invariants of the contract.
 func crash(t *testing.T, c crashing) {
@@ -330,7 +382,7 @@ func crash(t *testing.T, c crashing) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	e, err := crashEngine(store, effects, "")
+	e, err := crashEngine(store, effects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,8 +395,12 @@ func crash(t *testing.T, c crashing) {
 			t: t, name: fmt.Sprintf("p%d", i), gone: make(chan struct{}), died: map[string]time.Time{},
 			env: []string{crashKind + "=" + c.kind, crashWhere + "=" + c.where, crashLedger + "=" + string(effects)},
 		}
-		if i == c.processes-1 {
-			places[i].env = append(places[i].env, crashLacks+"=nap") // it hands such runs back
+		switch i { // what a process lacks it hands back
+		case 0:
+		case c.processes - 1:
+			places[i].env = append(places[i].env, crashLacks+"=nap rare")
+		default:
+			places[i].env = append(places[i].env, crashLacks+"=rare")
 		}
 		places[i].mu.Lock()
 		places[i].start()
@@ -408,10 +464,19 @@ func crash(t *testing.T, c crashing) {
 		}
 		t.Errorf("the audit finds: %+v", finding)
 	}
-	h := newHistory(t.Errorf, c.history(t), want)
+	changes := c.history(t)
+	h := newHistory(t.Errorf, changes, want)
 	h.judge()
+	if claims := c.claims; claims != nil {
+		h.wantFullBatches(claims(t), effects.ofClaims().limits(t))
+	} else {
+		h.wantFullBatches(claimsInTurn(changes), effects.ofClaims().limits(t))
+	}
 	h.wantEvents(c.events(t))
 	h.wantPoisonsExplained(places, recovered)
+	if h.both < 1 || h.foreign() < 1 {
+		t.Errorf("%s: want claims of both classes, and poisons of both kinds", h.summary())
+	}
 	t.Logf("%d runs in %.1fs, %d disturbances, %d runs poisoned and recovered; %d effects, %d of them repeated; %s",
 		len(want), took.Seconds(), disturbances, recovered, made, repeated, h.summary())
 }
@@ -422,7 +487,10 @@ type wanted struct {
 	nodes []string
 }
 
-// crashStart starts the runs, for two owners, and the one whose node kills.
+// rareRuns is how many runs of each owner need the node that one process has.
+const rareRuns = 20
+
+// crashStart starts the runs, for two owners, and those whose node kills or is rare.
 func crashStart(t *testing.T, e *lifecycle.Engine, runs int, began time.Time) map[string]wanted {
 	t.Helper()
 	want := map[string]wanted{}
@@ -430,14 +498,17 @@ func crashStart(t *testing.T, e *lifecycle.Engine, runs int, began time.Time) ma
 		client := crashClient(e, owner)
 		for _, g := range crashGraphs {
 			ref := publish(t, client, g.text)
-			n := runs / (len(crashGraphs) - 1) / 2
-			if g.nodes[0] == "deadly" {
+			n := runs / (len(crashGraphs) - 2) / 2
+			switch g.nodes[0] {
+			case "deadly":
 				n = 1
+			case "r":
+				n = rareRuns
 			}
 			starts := make([]lifecycle.NewRun, n)
 			for i := range starts {
 				starts[i].ID = fmt.Sprintf("%s-%s-%d", ref.ID, owner, i)
-				starts[i].At = began.Add(time.Duration(i) * crashSpread / time.Duration(n))
+				starts[i].At = began.Add(time.Duration(i) * crashSpread / time.Duration(max(n, 2*rareRuns)))
 				want[starts[i].ID] = wanted{owner, g.nodes}
 			}
 			started, err := client.StartMany(t.Context(), ref, starts)
@@ -476,6 +547,9 @@ func answerAndRecover(t *testing.T, ctx context.Context, store backend.Store, e 
 			left += len(page.Runs)
 			for _, s := range page.Runs {
 				client := crashClient(e, s.Owner)
+				if !s.Poison.At.IsZero() || s.Status == run.Waiting {
+					wantUnseen(t, ctx, e, s)
+				}
 				if !s.Poison.At.IsZero() {
 					recovered++
 					if _, err := client.RetryPoisoned(ctx, s.Run); err != nil {
@@ -495,6 +569,23 @@ func answerAndRecover(t *testing.T, ctx context.Context, store backend.Store, e 
 	}
 	t.Error("not all runs have ended")
 	return recovered
+}
+
+// wantUnseen is C10 for those who act from outside: the run does not exist for the other owner.
+func wantUnseen(t *testing.T, ctx context.Context, e *lifecycle.Engine, s backend.Summary) {
+	t.Helper()
+	other := e.For("acme")
+	if s.Owner != backend.Tenantless() {
+		other = &e.Client
+	}
+	_, fetch := other.Fetch(ctx, s.Run)
+	_, retry := other.RetryPoisoned(ctx, s.Run)
+	_, cancel := other.Cancel(ctx, s.Run, "it is not theirs")
+	for _, err := range []error{fetch, retry, cancel} {
+		if !errors.Is(err, backend.ErrNotFound) && ctx.Err() == nil {
+			t.Errorf("C10: the other owner reaches run %s: %v", s.Run, err)
+		}
+	}
 }
 
 func answer(t *testing.T, ctx context.Context, client *lifecycle.Client, id string) {
