@@ -282,7 +282,8 @@ func (a *runAudit) events() {
 			begins = last + 1
 		case last != 0 && begins <= last:
 			a.found("I6.event", "event %d is stored twice: the row of event %d begins with it", begins, stored.Seq)
-			bad = true
+			last, bad = stored.Seq, true
+			continue
 		case last != 0 && begins != last+1:
 			if gaps == 0 {
 				a.found("I6.gap", "event %d follows event %d", begins, last)

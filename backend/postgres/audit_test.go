@@ -39,6 +39,12 @@ func ofEvent(of string, seq int, old, new string) string {
 	return fmt.Sprintf(`update events set body = convert_to(replace(convert_from(body, 'UTF8'), '%s', '%s'), 'UTF8') where run_id = '%s' and seq = %d`, old, new, of, seq)
 }
 
+// oneEvent makes a row of one event of a row of two, the first or the second, under a sequence.
+func oneEvent(of string, row, index, seq int) string {
+	return fmt.Sprintf(`update events set seq = %d, body = convert_to((convert_from(body, 'UTF8')::json -> %d)::text, 'UTF8') where run_id = '%s' and seq = %d;`,
+		seq, index+1, of, row)
+}
+
 func proofHash() string {
 	ref, _ := aGraph()
 	return ref.Hash
@@ -49,14 +55,15 @@ func proofHash() string {
 var damages = []damage{
 	{check: "I1.schema", run: "-", says: "runs_claimed", sql: "drop index runs_claimed"},
 	{check: "I1.schema", run: "-", says: "more", sql: "alter table graphs add column more text"},
-	{check: "I1.orphan", run: "-", says: "1 events of run lost", sql: `insert into events (run_id, seq, body) values ('lost', 1, '\x00')`},
+	{check: "I1.orphan", run: "-", says: "1 rows of events of run lost", sql: `insert into events (run_id, seq, body) values ('lost', 1, '\x00')`},
 	{check: "I1.orphan", run: "-", says: "1 starts of run lost", sql: "insert into starts (started_at, id, owner, graph_id, graph_hash) values (now(), 'lost', '', 'g', 'h')"},
 	{check: "I1.orphan", run: "-", says: "in no list", sql: "delete from starts where id = 'ready'"},
 	{check: "I2.missing", drops: "alter column document drop not null", sql: "update runs set document = null where id = 'ready'"},
 	{check: "I2.document", sql: ofDocument("ready", `"status":"running"`, `"status":"runnin`)},
 	{check: "I2.format", says: "format 99", sql: ofDocument("ready", `"format":2`, `"format":99`)},
 	{check: "I2.sealed", run: "-", says: `1 documents and 0 events are sealed and do not open here (keys ["old"])`, sql: `update runs set document = '\x0062656c617901036f6c6478' where id = 'ready'`},
-	{check: "I2.sealed", run: "-", says: "0 documents and 2 events", sql: `update events set body = '\x0062656c617901036f6c6478' where run_id = 'ready'`},
+	{check: "I2.sealed", run: "-", says: "0 documents and 2 events", sql: `update events set body = '\x5b312c0062656c617901036f6c6478' where run_id = 'ready'`},
+	{check: "I2.sealed", run: "-", says: "0 documents and 1 events", sql: oneEvent("ready", 2, 1, 2) + `update events set body = '\x0062656c617901036f6c6478' where run_id = 'ready'`},
 	{check: "I2.document", says: "its envelope is cut off", sql: `update runs set document = '\x0062656c617901036f6c' where id = 'ready'`},
 	{check: "I2.identity", says: "run other", sql: ofDocument("ready", `"id":"ready"`, `"id":"other"`)},
 	{check: "I2.identity", says: "graph other", sql: ofDocument("ready", `"id":"proof"`, `"id":"other"`)},
@@ -64,19 +71,26 @@ var damages = []damage{
 	{check: "I2.sequence", says: "the document is at 7", sql: ofDocument("ready", `"seq":1`, `"seq":7`)},
 	{check: "I2.checkpoint", says: "of sequence 7", sql: ofEvent("ready", 2, `"checkpoint_seq":1`, `"checkpoint_seq":7`)},
 	{check: "I2.checkpoint", says: "of commit other", sql: "update events set checkpoint_id = 'other' where run_id = 'ready' and seq = 2"},
+	{check: "I2.checkpoint", says: "no checkpoint event", sql: oneEvent("ready", 2, 0, 1)},
 	{check: "I3.missing", sql: "update runs set graph_hash = 'other' where id = 'ready'; update starts set graph_hash = 'other' where id = 'ready';" + ofDocument("ready", proofHash(), "other")},
 	{check: "I3.digest", run: "-", says: "proof", sql: `update graphs set body = '\x00'`},
 	{check: "I4.shape", says: "wake, token, claimed-at", drops: "drop constraint shape", sql: "update runs set claim_token = 't', claimed_at = '2031-05-06 07:08:09Z' where id = 'ready'"},
 	{check: "I4.shape", says: "wake, claimed-at", drops: "drop constraint claim_pair", sql: "update runs set claimed_at = '2031-05-06 07:08:09Z' where id = 'ready'"},
 	{check: "I4.shape", says: "finish instant is none", run: "done", drops: "drop constraint finished", sql: "update runs set finished_at = null where id = 'done'"},
 	{check: "I5.claim", run: "claimed", says: "before now", sql: "update runs set claimed_at = claimed_at - interval '1 hour' where id = 'claimed'"},
-	{check: "I6.event", says: "event 1", sql: `update events set body = '\x00' where run_id = 'ready' and seq = 1`},
-	{check: "I6.event", says: "event 1 of run other", sql: ofEvent("ready", 1, `"run":"ready"`, `"run":"other"`)},
-	{check: "I6.gap", run: "done", says: "event 4 follows event 2", sql: "delete from events where run_id = 'done' and seq = 3;" + ofEvent("done", 1, "run_initialized", "run_completed")},
+	{check: "I6.event", says: "event 2", sql: `update events set body = '\x00' where run_id = 'ready' and seq = 2`},
+	{check: "I6.event", says: "event 2", sql: oneEvent("ready", 2, 1, 2) + `update events set body = '\x00' where run_id = 'ready' and seq = 2`},
+	{check: "I6.event", says: "event 1 of run other", sql: ofEvent("ready", 2, `"run":"ready","seq":1`, `"run":"other","seq":1`)},
+	{check: "I6.event", run: "done", says: "event 4: it is event 5 of run done", sql: ofEvent("done", 4, `"run":"done","seq":4`, `"run":"done","seq":5`)},
+	{check: "I6.event", run: "done", says: "event 2 is stored twice: the row of event 4 begins with it", sql: ofEvent("done", 4, `[3,`, `[2,{},`)},
+	{check: "I6.event", says: "its row does not hold the events 1 to 3", sql: "update events set seq = 3 where run_id = 'ready'"},
+	{check: "I6.event", says: "its row does not say where it begins", sql: ofEvent("ready", 2, `[1,`, `[x,`)},
+	{check: "I6.event", says: "something follows its row", sql: ofEvent("ready", 2, `}]`, `}]]`)},
+	{check: "I6.gap", run: "done", says: "event 4 follows event 2", sql: oneEvent("done", 4, 1, 4) + ofEvent("done", 2, "run_initialized\"}", "run_completed\"}")},
 	{check: "I6.beyond", says: "event 3, the document knows 2", sql: `insert into events (run_id, seq, body) values ('ready', 3,
 		convert_to('{"at":"2031-05-06T07:08:09.123456Z","node":"work","run":"ready","seq":3,"step":1,"type":"node_completed"}', 'UTF8'))`},
 	{check: "I7.document", says: "the document is running, the row waiting", sql: "update runs set status = 'waiting', wake_at = null where id = 'ready'"},
-	{check: "I7.event", run: "done", says: "the events end cancelled", sql: ofEvent("done", 3, "run_completed", "run_cancelled")},
+	{check: "I7.event", run: "done", says: "the events end cancelled", sql: ofEvent("done", 4, `"type":"run_completed"`, `"type":"run_cancelled"`)},
 	{check: "I8.timers", says: "timer", sql: ofDocument("ready", `"pending":["work"]`, `"pending":["work"],"timers":[{"kind":"task","key":"ready:1:work","at":"2030-01-02T03:04:05.000006Z"}]`)},
 	{check: "I8.wake", says: "nothing", drops: "drop constraint shape", sql: "update runs set wake_at = null where id = 'ready'", mended: true},
 	{check: "I9.attempts", run: "claimed", says: "6 attempts, the budget is 5", sql: "update runs set claim_attempts = 6 where id = 'claimed'"},

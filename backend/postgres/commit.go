@@ -100,14 +100,15 @@ func (k *commit) run(ctx context.Context, db session) (backend.Committed, error)
 	var started time.Time
 	var seq int64
 	var token *string
-	var conflict *int64
+	overlap := false
 	err := k.s.run(ctx, db, stCommit, func(r pgx.Rows) error {
 		found = true
-		return scan(r, &committed, &graphID, &graphHash, &started, &seq, &token, &last, &conflict)
+		return scan(r, &committed, &graphID, &graphHash, &started, &seq, &token, &last, &overlap)
 	},
-		d.ID, ownerArg(k.scope), k.c.Expected, string(k.c.Token), d.Graph.ID, d.Graph.Hash, d.StartedAt, string(d.Status), d.UpdatedAt,
-		instantOrNil(d.FinishedAt), wake, due, retain, string(k.c.Type), string(k.c.CheckpointID), k.document, k.s.or(k.c.Now),
-		k.events.seqs, k.events.checkpoints, k.events.bodies, k.events.digests)
+		append(append([]any{
+			d.ID, ownerArg(k.scope), k.c.Expected, string(k.c.Token), d.Graph.ID, d.Graph.Hash, d.StartedAt, string(d.Status), d.UpdatedAt,
+			instantOrNil(d.FinishedAt), wake, due, retain, string(k.c.Type), string(k.c.CheckpointID), k.document, k.s.or(k.c.Now),
+		}, k.events.arguments()...), k.events.first())...)
 	switch {
 	case err != nil:
 		return backend.Committed{}, err
@@ -128,8 +129,8 @@ func (k *commit) run(ctx context.Context, db session) (backend.Committed, error)
 	if err := fence.Check(checkpoint.Fence{Token: k.c.Token, Seq: k.c.Expected}); err != nil {
 		return backend.Committed{}, err
 	}
-	if conflict != nil {
-		if err := k.events.settle(ctx, k.s, db, k.owner, d.ID, *conflict); err != nil {
+	if overlap {
+		if err := k.events.settle(ctx, k.s, db, k.owner, k.c.CheckpointID); err != nil {
 			return backend.Committed{}, err
 		}
 		return k.run(ctx, db)

@@ -23,12 +23,12 @@ func (s *Store) Commits(ctx context.Context, scope backend.Scope, cs []backend.C
 			continue
 		}
 		members[n] = k
-		if id := k.c.Document.ID; seen[id] {
+		if seen[k.c.Document.ID] || !k.events.fit() {
 			single = append(single, n)
 		} else {
-			seen[id] = true
 			group = append(group, n)
 		}
+		seen[k.c.Document.ID] = true
 	}
 	if len(group) > 1 {
 		done := s.commitGroup(ctx, scope, members, group)
@@ -101,12 +101,13 @@ func (a *commitArguments) add(s *Store, k *commit) {
 	a.wakes, a.due, a.retain = append(a.wakes, wake), append(a.due, due), append(a.retain, retain)
 	a.types, a.checkpoints = append(a.types, string(k.c.Type)), append(a.checkpoints, string(k.c.CheckpointID))
 	a.documents, a.now = append(a.documents, k.document), append(a.now, s.or(k.c.Now))
-	a.events.add(d.ID, k.events)
+	a.events.add(&k.events)
 }
 
 func (a *commitArguments) all(scope backend.Scope) []any {
-	return append([]any{
+	return []any{
 		ownerArg(scope), a.ids, a.expected, a.tokens, a.graphIDs, a.graphHashes, a.started, a.statuses, a.updated, a.finished,
 		a.wakes, a.due, a.retain, a.types, a.checkpoints, a.documents, a.now,
-	}, a.events.all()...)
+		a.events.seqs, a.events.firsts, a.events.checkpoints, a.events.bodies, a.events.digests,
+	}
 }

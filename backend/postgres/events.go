@@ -2,11 +2,11 @@ package postgres
 
 import (
 	"context"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/checkpoint"
 	"github.com/belay-run/belay/run"
 )
 
@@ -30,11 +30,25 @@ func (v view) FetchEvent(ctx context.Context, scope backend.Scope, id string, se
 		return run.Event{}, err
 	}
 	var owner string
+	var last *int64
 	var body []byte
-	if err := v.one(ctx, "fetch event", stEventFetch, []any{&owner, &body}, id, ownerArg(scope), seq); err != nil {
+	if err := v.one(ctx, "fetch event", stEventFetch, []any{&owner, &last, &body}, id, ownerArg(scope), seq); err != nil {
 		return run.Event{}, err
 	}
-	return backend.OpenEvent(v.s.opts.Sealer, ownerOf(owner), id, seq, body)
+	if last == nil {
+		return run.Event{}, backend.ErrNotFound
+	}
+	first, err := backend.FirstEvent(id, *last, body)
+	switch {
+	case err != nil:
+		return run.Event{}, err
+	case first > seq: // between two rows
+		return run.Event{}, backend.ErrNotFound
+	}
+	for e, err := range backend.OpenEvents(v.s.opts.Sealer, ownerOf(owner), id, *last, body, seq-1) {
+		return e, err
+	}
+	return run.Event{}, backend.ErrNotFound
 }
 
 func (v view) LatestEvent(ctx context.Context, scope backend.Scope, id string) (*run.Event, error) {
@@ -47,7 +61,7 @@ func (v view) LatestEvent(ctx context.Context, scope backend.Scope, id string) (
 	if err := v.one(ctx, "latest event", stEventLatest, []any{&owner, &seq, &body}, id, ownerArg(scope)); err != nil || seq == nil {
 		return nil, err
 	}
-	e, err := backend.OpenEvent(v.s.opts.Sealer, ownerOf(owner), id, *seq, body)
+	e, err := backend.LastEvent(v.s.opts.Sealer, ownerOf(owner), id, *seq, body)
 	if err != nil {
 		return nil, err
 	}
@@ -61,29 +75,31 @@ func (v view) ListEvents(ctx context.Context, scope backend.Scope, id string, q 
 	var page backend.EventPage
 	found := false
 	begin := func() { page, found = backend.EventPage{Next: q.After}, false }
-	err := v.s.each(ctx, v, "list events", stEventList, begin, func(r pgx.Rows) error {
-		found = true
+	err := v.s.each(ctx, v, "list events", stEventList, begin, func(r pgx.Rows) (err error) {
+		if page.HasMore {
+			return nil
+		}
 		var owner string
 		var oldest, latest, seq *int64
-		var body []byte
-		if err := scan(r, &owner, &oldest, &latest, &seq, &body); err != nil {
+		var head, body []byte
+		if err := scan(r, &owner, &oldest, &head, &latest, &seq, &body); err != nil {
 			return err
 		}
-		if oldest != nil {
-			page.Oldest, page.Latest = *oldest, *latest
+		if !found && oldest != nil {
+			if page.Oldest, err = backend.FirstEvent(id, *oldest, head); err != nil {
+				return err
+			}
+			page.Latest = *latest
 		}
-		if seq == nil {
+		if found = true; seq == nil {
 			return nil
 		}
-		if len(page.Events) == q.Limit {
-			page.HasMore = true
-			return nil
+		for e, err := range backend.OpenEvents(v.s.opts.Sealer, ownerOf(owner), id, *seq, body, q.After) {
+			if page.HasMore = err == nil && len(page.Events) == q.Limit; err != nil || page.HasMore {
+				return err
+			}
+			page.Events, page.Next = append(page.Events, e), e.Seq
 		}
-		e, err := backend.OpenEvent(v.s.opts.Sealer, ownerOf(owner), id, *seq, body)
-		if err != nil {
-			return err
-		}
-		page.Events, page.Next = append(page.Events, e), e.Seq
 		return nil
 	}, id, ownerArg(scope), q.After, int64(q.Limit+1))
 	if err == nil && !found {
@@ -95,54 +111,53 @@ func (v view) ListEvents(ctx context.Context, scope backend.Scope, id string, q 
 	return page, nil
 }
 
-// events are the events of a proposal as arguments: parallel arrays.
+// events are the events of a proposal, and the rows that they become.
 type events struct {
-	seqs        []int64
-	checkpoints []*string // the commit's id, beside its closing event
-	plain       [][]byte  // the canonical content
-	bodies      [][]byte  // what is stored of it
-	digests     [][]byte  // beside bodies that are sealed; nil when the store does not seal
+	events []run.Event
+	rows   []backend.EventRow
+	// settled: what is stored already is left out.
+	settled bool
 }
 
-// settle looks at the events that a statement took for others than those stored, since it can
-// only compare bytes: those that are equal under another key, or sealed here and plain there, are left out
-// from now on, as they are stored already (clause E1). Otherwise it answers backend.EventConflict.
-func (e *events) settle(ctx context.Context, s *Store, db session, owner backend.Owner, id string, conflict int64) error {
-	same := make(map[int64]bool)
-	err := s.run(ctx, db, stEventStored, func(r pgx.Rows) error {
-		var seq int64
-		var body, digest []byte
-		if err := scan(r, &seq, &body, &digest); err != nil {
+// arguments are the rows as parallel arrays.
+func (e *events) arguments() []any {
+	n := len(e.rows)
+	seqs, checkpoints, bodies, digests := make([]int64, n), make([]*string, n), make([][]byte, n), make([][]byte, n)
+	for i := range e.rows {
+		r := &e.rows[i]
+		seqs[i], checkpoints[i], bodies[i], digests[i] = r.Seq, textOrNil(r.CheckpointID), r.Body, r.Digest
+	}
+	return []any{seqs, checkpoints, bodies, digests}
+}
+
+// first is the sequence from which on a run must have no events for these to be appended as they
+// are; nil: any may be there.
+func (e *events) first() *int64 {
+	if len(e.events) == 0 || e.settled {
+		return nil
+	}
+	return &e.events[0].Seq
+}
+
+// settle looks at the stored events that these may be among: those that are equal are left out from now
+// on, since they are stored already (clause E1), and the others get rows of their own. Otherwise it
+// answers backend.EventConflict. Nobody appends to the run without moving its sequence, so that
+// what was read stays true for as long as the fence matches.
+func (e *events) settle(ctx context.Context, s *Store, db session, owner backend.Owner, commit checkpoint.ID) error {
+	left := e.events
+	first, last := left[0].Seq, left[len(left)-1].Seq
+	err := s.run(ctx, db, stEventStored, func(r pgx.Rows) (err error) {
+		var row backend.EventRow
+		if err := scan(r, &row.Seq, &row.Body, &row.Digest); err != nil {
 			return err
 		}
-		n, found := slices.BinarySearch(e.seqs, seq)
-		if !found {
-			return nil
-		}
-		equal, err := backend.SameStoredEvent(s.opts.Sealer, owner, id, seq, body, digest, e.plain[n])
-		if err == nil && !equal {
-			err = backend.EventConflict(seq)
-		}
-		same[seq] = true
+		left, err = backend.NewEvents(s.opts.Sealer, owner, row, left)
 		return err
-	}, id, e.seqs)
+	}, e.events[0].Run, first, last)
 	if err != nil {
 		return err
 	}
-	if !same[conflict] {
-		return backend.EventConflict(conflict)
-	}
-	var left events
-	for n, seq := range e.seqs {
-		if same[seq] {
-			continue
-		}
-		left.seqs, left.checkpoints = append(left.seqs, seq), append(left.checkpoints, e.checkpoints[n])
-		left.plain, left.bodies = append(left.plain, e.plain[n]), append(left.bodies, e.bodies[n])
-		if e.digests != nil {
-			left.digests = append(left.digests, e.digests[n])
-		}
-	}
-	*e = left
-	return nil
+	rows, err := backend.PackEvents(s.opts.Sealer, owner, commit, left, 1)
+	*e = events{events: left, rows: rows, settled: true}
+	return err
 }

@@ -69,10 +69,10 @@ func (i *insert) wake() *time.Time { return instantOrNil(i.in.Schedule.At) }
 
 func (i *insert) arguments() []any {
 	d := i.in.Document
-	args := []any{
+	args := append([]any{
 		d.ID, tenantOf(i.owner), d.Graph.ID, d.Graph.Hash, d.StartedAt, d.UpdatedAt, d.Seq, string(i.in.CheckpointID), i.document,
-		i.s.or(i.in.Now), i.wake(), textOrNil(i.token), i.events.seqs, i.events.checkpoints, i.events.bodies, i.events.digests,
-	}
+		i.s.or(i.in.Now), i.wake(), textOrNil(i.token),
+	}, i.events.arguments()...)
 	if i.in.Key != "" {
 		args = append(args, i.in.Key, i.in.Window.Microseconds())
 	}
@@ -174,24 +174,7 @@ func (s *Store) encode(owner backend.Owner, p run.Proposal, id checkpoint.ID) (d
 	if document, err = backend.SealDocument(s.opts.Sealer, owner, p.Document.ID, p.Document.Seq, document); err != nil {
 		return nil, e, err
 	}
-	e = events{seqs: make([]int64, len(p.Events)), checkpoints: make([]*string, len(p.Events)), plain: make([][]byte, len(p.Events))}
-	for i := range p.Events {
-		e.seqs[i] = p.Events[i].Seq
-		if p.Events[i].Type == run.EventCheckpointCommitted {
-			e.checkpoints[i] = textOrNil(id)
-		}
-		if e.plain[i], err = run.EncodeEvent(p.Events[i]); err != nil {
-			return nil, e, err
-		}
-	}
-	if e.bodies = e.plain; s.opts.Sealer == nil {
-		return document, e, nil
-	}
-	e.bodies, e.digests = make([][]byte, len(p.Events)), make([][]byte, len(p.Events))
-	for i := range p.Events {
-		if e.bodies[i], e.digests[i], err = backend.SealEvent(s.opts.Sealer, owner, p.Events[i].Run, p.Events[i].Seq, e.plain[i]); err != nil {
-			return nil, e, err
-		}
-	}
-	return document, e, nil
+	e.events = p.Events
+	e.rows, err = backend.PackEvents(s.opts.Sealer, owner, id, p.Events, s.opts.WriteFormat)
+	return document, e, err
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,12 +24,12 @@ func (s *Store) InsertRuns(ctx context.Context, owner backend.Owner, ins []backe
 			continue
 		}
 		members[n] = i
-		if id := i.in.Document.ID; i.in.Key != "" || seen[id] {
+		if i.in.Key != "" || seen[i.in.Document.ID] || !i.events.fit() {
 			single = append(single, n)
 		} else {
-			seen[id] = true
 			group = append(group, n)
 		}
+		seen[i.in.Document.ID] = true
 	}
 	if len(group) > 1 {
 		done := s.insertGroup(ctx, owner, members, group, results)
@@ -102,39 +103,31 @@ func (a *insertArguments) add(s *Store, i *insert) {
 	a.seqs, a.checkpoints = append(a.seqs, d.Seq), append(a.checkpoints, string(i.in.CheckpointID))
 	a.documents = append(a.documents, i.document)
 	a.now, a.wakes, a.tokens = append(a.now, s.or(i.in.Now)), append(a.wakes, i.wake()), append(a.tokens, textOrNil(i.token))
-	a.events.add(d.ID, i.events)
+	a.events.add(&i.events)
 }
 
 func (a *insertArguments) all(owner backend.Owner) []any {
-	return append([]any{
+	return []any{
 		tenantOf(owner), a.ids, a.graphIDs, a.graphHashes, a.started, a.updated, a.seqs, a.checkpoints, a.documents, a.now, a.wakes, a.tokens,
-	}, a.events.all()...)
+		a.events.seqs, a.events.checkpoints, a.events.bodies, a.events.digests,
+	}
 }
 
-// groupEvents are the events of several runs as parallel arrays.
+// fit reports whether the events go with a group: in one row.
+func (e *events) fit() bool { return len(e.rows) <= 1 }
+
+// groupEvents are the rows of events of several runs as parallel arrays, one each.
 type groupEvents struct {
-	runs   []string
-	events events
+	seqs, firsts    []int64
+	checkpoints     []*string
+	bodies, digests [][]byte
 }
 
-func (g *groupEvents) add(id string, e events) {
-	for range e.seqs {
-		g.runs = append(g.runs, id)
+func (g *groupEvents) add(e *events) {
+	row := backend.EventRow{First: math.MaxInt64} // none, and none in its way
+	if len(e.rows) > 0 {
+		row = e.rows[0]
 	}
-	g.events.seqs = append(g.events.seqs, e.seqs...)
-	g.events.checkpoints = append(g.events.checkpoints, e.checkpoints...)
-	g.events.bodies = append(g.events.bodies, e.bodies...)
-	g.events.digests = append(g.events.digests, e.digests...)
-}
-
-func (g *groupEvents) all() []any {
-	return []any{orEmpty(g.runs), orEmpty(g.events.seqs), orEmpty(g.events.checkpoints), orEmpty(g.events.bodies), g.events.digests}
-}
-
-// orEmpty is an empty array rather than null.
-func orEmpty[E any](s []E) []E {
-	if s == nil {
-		return []E{}
-	}
-	return s
+	g.seqs, g.firsts, g.checkpoints = append(g.seqs, row.Seq), append(g.firsts, row.First), append(g.checkpoints, textOrNil(row.CheckpointID))
+	g.bodies, g.digests = append(g.bodies, row.Body), append(g.digests, row.Digest)
 }

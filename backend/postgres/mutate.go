@@ -130,13 +130,15 @@ func (m *mutation) store(ctx context.Context, db session) error {
 	wake, due, _ := leaves(m.next.Schedule)
 	found, committed, published := false, false, false
 	var seq int64
-	var conflict *int64
+	overlap := false
 	err := m.s.run(ctx, db, stMutate, func(r pgx.Rows) error {
 		found = true
-		return scan(r, &committed, &published, &seq, &conflict)
+		return scan(r, &committed, &published, &seq, &overlap)
 	},
-		m.id, m.next.Expected, d.Graph.Hash, string(d.Status), d.UpdatedAt, instantOrNil(d.FinishedAt), wake, due,
-		string(m.next.Type), string(m.commit), m.document, m.s.or(m.next.Now), m.events.seqs, m.events.checkpoints, m.events.bodies, m.events.digests)
+		append(append([]any{
+			m.id, m.next.Expected, d.Graph.Hash, string(d.Status), d.UpdatedAt, instantOrNil(d.FinishedAt), wake, due,
+			string(m.next.Type), string(m.commit), m.document, m.s.or(m.next.Now),
+		}, m.events.arguments()...), m.events.first())...)
 	switch {
 	case code(err) == codeUniqueViolation:
 		return errRace
@@ -151,8 +153,8 @@ func (m *mutation) store(ctx context.Context, db session) error {
 		return errRace
 	case !published:
 		return fmt.Errorf("%w: graph %s has no version %s", backend.ErrInvalidMutation, d.Graph.ID, d.Graph.Hash)
-	case conflict != nil:
-		if err := m.events.settle(ctx, m.s, db, m.owner, m.id, *conflict); err != nil {
+	case overlap:
+		if err := m.events.settle(ctx, m.s, db, m.owner, m.commit); err != nil {
 			return err
 		}
 		return m.store(ctx, db)

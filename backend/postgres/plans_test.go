@@ -123,7 +123,7 @@ func groupsTouchNoFinishedRun(t *testing.T, s *Store, conn *pgxpool.Conn) {
 		array("timestamptz", third("timestamptz '2030-01-01' + %d * interval '1 second'")), each("text", "'done'"), each("timestamptz", now),
 		each("timestamptz", now), each("timestamptz", "null"), each("boolean", "false"), each("boolean", "false"), each("text", "'run_completed'"),
 		array("text", func(n int) string { return fmt.Sprintf("'next-%d'", n) }), each("bytea", "'{}'"), each("timestamptz", now),
-		"null", "null", "null", "null", "null",
+		each("bigint", "4"), each("bigint", "3"), each("text", "'next'"), each("bytea", "'{}'"), each("bytea", "null"),
 	}, ", ")
 	for _, q := range []struct {
 		st        statement

@@ -26,8 +26,9 @@ func TestSealed(t *testing.T) {
 			}
 		}
 		return sealtest.Data{
+			// A row for each event, since its tests change one and look at the others.
 			Open: func(t *testing.T, s backend.Sealer) backend.Store {
-				store, err := postgres.New(a.pool(), postgres.Options{Schema: f.schema, Sealer: s})
+				store, err := postgres.New(a.pool(), postgres.Options{Schema: f.schema, Sealer: s, WriteFormat: 1})
 				if err != nil {
 					t.Fatal(err)
 				}

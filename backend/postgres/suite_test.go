@@ -17,6 +17,7 @@ import (
 	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/internal/pgtest"
 	"github.com/belay-run/belay/proptest"
+	"github.com/belay-run/belay/run"
 )
 
 // TestConformance: the whole contract on one server.
@@ -204,8 +205,39 @@ func (f *fixture) writeDocument(ctx context.Context, run string, raw []byte) err
 	return f.change(ctx, "update "+f.table("runs")+" set document = $2 where id = $1", run, raw)
 }
 
-func (f *fixture) writeEvent(ctx context.Context, run string, seq int64, raw []byte) error {
-	return f.change(ctx, "update "+f.table("events")+" set body = $3 where run_id = $1 and seq = $2", run, seq, raw)
+// writeEvent replaces one event, for which those that share its row get rows of their own: so rows of
+// one event and of several stand beside each other, too.
+func (f *fixture) writeEvent(ctx context.Context, id string, seq int64, raw []byte) error {
+	var last int64
+	var head []byte
+	if err := f.raw.QueryRow(ctx, "select seq, body from "+f.table("events")+" where run_id = $1 and seq >= $2 order by seq limit 1", id, seq).
+		Scan(&last, &head); err != nil {
+		return err
+	}
+	first, err := backend.FirstEvent(id, last, head)
+	if err != nil {
+		return err
+	}
+	if first < last {
+		page, err := f.store.ListEvents(ctx, backend.System(), id, backend.EventQuery{After: first - 1, Limit: int(last - first + 1)})
+		if err != nil {
+			return err
+		}
+		for _, e := range page.Events {
+			body, err := run.EncodeEvent(e)
+			if err != nil {
+				return err
+			}
+			text := "insert into " + f.table("events") + " (run_id, seq, body) values ($1, $2, $3)"
+			if e.Seq == last {
+				text = "update " + f.table("events") + " set body = $3, digest = null where run_id = $1 and seq = $2"
+			}
+			if err := f.change(ctx, text, id, e.Seq, body); err != nil {
+				return err
+			}
+		}
+	}
+	return f.change(ctx, "update "+f.table("events")+" set body = $3, digest = null where run_id = $1 and seq = $2", id, seq, raw)
 }
 
 func (f *fixture) writeGraph(ctx context.Context, owner backend.Owner, ref graph.Ref, raw []byte) error {

@@ -1,5 +1,5 @@
 -- Rows of runs that are not there, and runs that no list would show
-select 'events', e.run_id, count(*) from :"schema".events e
+select 'rows of events', e.run_id, count(*) from :"schema".events e
 where not exists (select from :"schema".runs r where r.id = e.run_id) group by e.run_id
 union all
 select 'starts', s.id, count(*) from :"schema".starts s

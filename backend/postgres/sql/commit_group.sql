@@ -1,19 +1,20 @@
 -- Commits of different runs, each under its fence; a member that is locked elsewhere is left out, and so is one that does
 -- not match. Answers the ids of those that were committed. 1 owner (null: any), 2 to 17 arrays: ids, expected sequences,
 -- tokens, graph ids, graph hashes, started, statuses, updated, finished, wakes (null with due: now), due, retain, types,
--- checkpoint ids, documents, now (null: the clock's); 18 to 22 events: run ids, sequences, checkpoint ids, bodies,
--- digests
+-- checkpoint ids, documents, now (null: the clock's); 18 to 22 the row of events of each: sequence (0: none), first
+-- event's sequence, from which on the run must have none, checkpoint id, body, digest
 with given as materialized (
   select * from unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::text[],
     $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::boolean[], $13::boolean[], $14::text[], $15::text[],
-    $16::bytea[], $17::timestamptz[])
+    $16::bytea[], $17::timestamptz[], $18::bigint[], $19::bigint[], $20::text[], $21::bytea[], $22::bytea[])
     g(id, expected, token, graph_id, graph_hash, started_at, status, updated_at, finished_at, wake_at, due, retain, type,
-      checkpoint_id, document, now)
+      checkpoint_id, document, now, event_seq, event_first, event_checkpoint_id, event_body, event_digest)
 ), free as materialized (
   select r.id from given g join :"schema".runs r on r.id = g.id
   where r.checkpoint_seq = g.expected and r.claim_token = g.token and r.checkpoint_id <> g.checkpoint_id
     and r.graph_id = g.graph_id and r.graph_hash = g.graph_hash and r.started_at = g.started_at
     and ($1::text is null or r.owner = $1::text)
+    and (select true from :"schema".events e where e.run_id = r.id and e.seq >= g.event_first limit 1) is null
   order by r.id
   for no key update of r skip locked
 ), committed as (
@@ -26,11 +27,9 @@ with given as materialized (
     claim_attempts = 0, claim_abandons = 0, poisoned_at = null, poison_reason = null
   from given g
   where r.id = g.id and (g.id in (select id from free)) is true
-  returning r.id
+  returning r.id, g.event_seq, g.event_checkpoint_id, g.event_body, g.event_digest
 ), appended as (
   insert into :"schema".events (run_id, seq, checkpoint_id, body, digest)
-  select e.run_id, e.seq, e.checkpoint_id, e.body, e.digest
-  from unnest($18::text[], $19::bigint[], $20::text[], $21::bytea[], $22::bytea[]) e(run_id, seq, checkpoint_id, body, digest)
-  where (e.run_id in (select id from committed)) is true
+  select id, event_seq, event_checkpoint_id, event_body, event_digest from committed where event_seq > 0
 )
 select id from committed

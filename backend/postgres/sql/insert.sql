@@ -1,6 +1,6 @@
 -- A run with its events, unless its graph is absent or its id is taken. 1 id, 2 owner, 3 graph id, 4 graph hash,
 -- 5 started, 6 updated, 7 sequence, 8 checkpoint id, 9 document, 10 now (null: the clock's), 11 wake (null: now),
--- 12 token (null: due), 13 to 16 events: sequences, checkpoint ids, bodies, digests
+-- 12 token (null: due), 13 to 16 rows of events: sequences, checkpoint ids, bodies, digests
 with instant as materialized (
   select coalesce($10::timestamptz, clock_timestamp()) as now
 ), graph as materialized (

@@ -1,13 +1,15 @@
 -- Many runs of one owner with their events, each unless its graph is absent or its id is taken; an id at most once.
 -- 1 owner, 2 to 12 arrays: ids, graph ids, graph hashes, started, updated, sequences, checkpoint ids, documents, now (null:
--- the clock's), wakes (null: now), tokens (null: due); 13 to 17 events: run ids, sequences, checkpoint ids, bodies, digests
+-- the clock's), wakes (null: now), tokens (null: due); 13 to 16 the row of events of each: sequence (0: none), checkpoint id,
+-- body, digest
 with instant as materialized (
   select clock_timestamp() as clock
 ), given as materialized (
   select g.*, coalesce(g.given_now, i.clock) as now
   from instant i, unnest($2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::bigint[], $8::text[],
-    $9::bytea[], $10::timestamptz[], $11::timestamptz[], $12::text[])
-    g(id, graph_id, graph_hash, started_at, updated_at, seq, checkpoint_id, document, given_now, wake_at, token)
+    $9::bytea[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::bigint[], $14::text[], $15::bytea[], $16::bytea[])
+    g(id, graph_id, graph_hash, started_at, updated_at, seq, checkpoint_id, document, given_now, wake_at, token,
+      event_seq, event_checkpoint_id, event_body, event_digest)
 ), graph as materialized (
   select d.graph_id, d.graph_hash from (select distinct g.graph_id, g.graph_hash from given g) d
   where (select true from :"schema".graphs s where s.owner = $1::text and s.graph_id = d.graph_id and s.graph_hash = d.graph_hash)
@@ -27,9 +29,8 @@ with instant as materialized (
   select g.started_at, g.id, $1::text, g.graph_id, g.graph_hash from given g where (g.id in (select id from run)) is true
 ), event as (
   insert into :"schema".events (run_id, seq, checkpoint_id, body, digest)
-  select e.run_id, e.seq, e.checkpoint_id, e.body, e.digest
-  from unnest($13::text[], $14::bigint[], $15::text[], $16::bytea[], $17::bytea[]) e(run_id, seq, checkpoint_id, body, digest)
-  where (e.run_id in (select id from run)) is true
+  select g.id, g.event_seq, g.event_checkpoint_id, g.event_body, g.event_digest
+  from given g where g.event_seq > 0 and (g.id in (select id from run)) is true
 )
 select g.id, ((g.graph_id, g.graph_hash) in (select graph_id, graph_hash from graph)) is true, (g.id in (select id from run)) is true, g.now
 from given g
