@@ -228,6 +228,25 @@ func TestTheNewestReleaseOfTheSameModeIsComparedWith(t *testing.T) {
 	}
 }
 
+func TestATerminalSeesSettingsAndNoLineThatIsWide(t *testing.T) {
+	r := sample()
+	peer := &r.Rows[0].Contests[0].Contestants[1]
+	peer.Settings = strings.Repeat("as its own benchmark says, ", 20)
+	for i := range 20 {
+		peer.Figures[strings.Repeat("x", i+1)+" µs"] = summary{1, 1, 2}
+	}
+	var out bytes.Buffer
+	r.table(&out, nil)
+	if !strings.Contains(out.String(), "as its own benchmark says,") {
+		t.Errorf("the settings are not in\n%s", out.String())
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > tableWidth {
+			t.Errorf("%d wide: %s", n, line)
+		}
+	}
+}
+
 func TestThePictureIsAnImageWithABarForEachTarget(t *testing.T) {
 	r := sample()
 	r.Rows[0].Work = "a < b & c"

@@ -14,9 +14,8 @@ const (
 // markdown is the report as it stands in the documentation.
 func (r *report) markdown() string {
 	var b strings.Builder
-	lines := r.cells(nil)
+	lines := r.cells()
 	for i, line := range lines {
-		line = line[:6]
 		for j := range line {
 			line[j] = strings.ReplaceAll(line[j], "|", "\\|")
 		}
@@ -25,7 +24,25 @@ func (r *report) markdown() string {
 			b.WriteString("|---|---|---|---|---|---|\n")
 		}
 	}
-	fmt.Fprintf(&b, "\n%s.\n", r.where())
+	b.WriteString("\n")
+	b.WriteString(wrapped("", 0, strings.Fields(r.where()+".")))
+	b.WriteString("\nHow each was configured:\n\n")
+	told := map[string]bool{}
+	for _, row := range r.Rows {
+		for _, c := range row.Contests {
+			for _, k := range c.Contestants {
+				words := strings.Fields(fmt.Sprintf("%s, %s: %s.", row.ID, k.Name, k.Settings))
+				if c.Name != "" {
+					words = strings.Fields(fmt.Sprintf("%s (%s), %s: %s.", row.ID, c.Name, k.Name, k.Settings))
+				}
+				// What two rows do with the same settings is told once.
+				if said := k.Name + k.Settings; !told[said] {
+					told[said] = true
+					b.WriteString(wrapped("* ", 2, words))
+				}
+			}
+		}
+	}
 	return b.String()
 }
 

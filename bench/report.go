@@ -288,6 +288,14 @@ func (t *targetResult) verdict(note bool) string {
 	return "missed"
 }
 
+// value says how far it got.
+func (t *targetResult) value() string {
+	if t.Value == (summary{}) {
+		return "none"
+	}
+	return t.Value.String()
+}
+
 func (t *targetResult) subject() string {
 	if t.Against == "" {
 		return t.Metric
@@ -295,45 +303,41 @@ func (t *targetResult) subject() string {
 	return t.Metric + " / " + t.Against
 }
 
-// cells are the table's: a line per contestant and one per target.
-func (r *report) cells(before *report) [][]string {
-	lines := [][]string{{"row", "contest", "who or what", "median (spread)", "target", "", "last release"}}
+// cells are those of the table in the documentation: a line per contestant and one per target.
+func (r *report) cells() [][]string {
+	lines := [][]string{{"row", "contest", "who or what", "median (spread)", "target", ""}}
 	for _, row := range r.Rows {
 		first := row.ID
 		for _, c := range row.Contests {
 			for _, k := range c.Contestants {
-				lines = append(lines, []string{first, c.Name, k.Name, k.text(), "", "", ""})
+				lines = append(lines, []string{first, c.Name, k.Name, strings.Join(k.parts(), " "), "", ""})
 				first = ""
 			}
 			for _, t := range c.Targets {
-				last := ""
-				if before != nil {
-					last = before.last(row.ID, c.Name, t)
-				}
-				value := t.Value.String()
-				if t.Value == (summary{}) {
-					value = "none"
-				}
-				lines = append(lines, []string{first, c.Name, t.subject(), value, t.bound(), t.verdict(row.Note), last})
+				lines = append(lines, []string{first, c.Name, t.subject(), t.value(), t.bound(), t.verdict(row.Note)})
 			}
 		}
 	}
 	return lines
 }
 
-func (k *contestantResult) text() string {
+// parts are the figures, or the one thing to be said instead.
+func (k *contestantResult) parts() []string {
 	switch {
 	case k.Wrong != "":
-		return "WRONG: " + firstLine(k.Wrong)
+		return []string{"WRONG: " + firstLine(k.Wrong)}
 	case k.Failed != "":
-		return "FAILED: " + firstLine(k.Failed)
+		return []string{"FAILED: " + firstLine(k.Failed)}
 	}
 	var parts []string
 	for _, metric := range sortedKeys(k.Figures) {
 		s := k.Figures[metric]
-		parts = append(parts, s.String()+" "+metric)
+		parts = append(parts, s.String()+" "+metric+";")
 	}
-	return strings.Join(parts, "; ")
+	if n := len(parts); n > 0 {
+		parts[n-1] = strings.TrimSuffix(parts[n-1], ";")
+	}
+	return parts
 }
 
 // last is what the same target's value was in another report.
@@ -352,24 +356,55 @@ func (r *report) last(id, contest string, t targetResult) string {
 	return ""
 }
 
-// table prints a report for a terminal.
+// tableWidth is how wide a line for a terminal may be.
+const tableWidth = 100
+
+// table prints a report for a terminal: the rows one below the other, what each contestant did and how it was
+// configured, then how far each target is.
 func (r *report) table(w io.Writer, before *report) {
-	lines := r.cells(before)
-	widths := make([]int, len(lines[0]))
-	for _, line := range lines {
-		for i, cell := range line {
-			widths[i] = max(widths[i], len([]rune(cell)))
+	for _, row := range r.Rows {
+		fmt.Fprintf(w, "%s  %s\n", row.ID, row.Work)
+		for _, c := range row.Contests {
+			indent := "  "
+			if c.Name != "" {
+				fmt.Fprintln(w, indent+c.Name)
+				indent += "  "
+			}
+			for _, k := range c.Contestants {
+				fmt.Fprint(w, wrapped(indent+fmt.Sprintf("%-14s ", k.Name), len(indent)+15, k.parts()))
+				fmt.Fprint(w, wrapped(strings.Repeat(" ", len(indent)+15), len(indent)+15, strings.Fields(k.Settings)))
+			}
+			for _, t := range c.Targets {
+				line := fmt.Sprintf("%s> %s: %s, to be %s: %s", indent, t.subject(), t.value(), t.bound(), t.verdict(row.Note))
+				if before != nil {
+					if last := before.last(row.ID, c.Name, t); last != "" {
+						line += "; last release " + last
+					}
+				}
+				fmt.Fprintln(w, line)
+			}
 		}
+		fmt.Fprintln(w)
 	}
-	for _, line := range lines {
-		var b strings.Builder
-		for i, cell := range line {
-			b.WriteString(cell + strings.Repeat(" ", widths[i]-len([]rune(cell))+2))
+	fmt.Fprint(w, wrapped("", 0, strings.Fields(r.where())))
+}
+
+// wrapped is words in lines of tableWidth at most; the first begins with head, the others are indented.
+func wrapped(head string, indent int, words []string) string {
+	var b strings.Builder
+	line, empty := head, true
+	for _, word := range words {
+		if !empty && len([]rune(line))+1+len([]rune(word)) > tableWidth {
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line, empty = strings.Repeat(" ", indent), true
 		}
-		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
 	}
-	fmt.Fprintln(w)
-	fmt.Fprintln(w, r.where())
+	b.WriteString(strings.TrimRight(line, " ") + "\n")
+	return b.String()
 }
 
 // where says where, when and with what was measured.
