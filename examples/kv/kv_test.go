@@ -21,6 +21,9 @@ func TestConformance(t *testing.T)  { proptest.Conformance(t, open, proptest.Opt
 func TestCheck(t *testing.T)        { proptest.Check(t, open, proptest.Options{Rounds: 1}) }
 func TestLinearizable(t *testing.T) { proptest.Linearizable(t, open, proptest.Options{}) }
 
+// Histories on which some store went wrong.
+func TestCounterexamples(t *testing.T) { proptest.Counterexamples(t, open) }
+
 // open makes an empty store in a folder of its own. The hooks are optional: each lets the kit
 // try what the operations alone cannot bring about.
 func open(t proptest.T) proptest.Opened {
