@@ -15,7 +15,6 @@ import (
 type attempt struct {
 	vehicle    *vehicle
 	activation *run.Activation
-	of         ObservedRun
 	call       node.Call
 	ctx        context.Context
 	timeout    time.Duration // 0: none, and the vehicle's own context
@@ -29,9 +28,7 @@ type attempt struct {
 	cut       bool // it ended with its context, and there is no result
 	result    run.Result
 
-	// Set before the node is called, under the lock: for observers.
-	told  context.Context // nil: not called
-	began time.Time
+	observed *observedAttempt // nil without observers
 }
 
 // execute runs the plan's activations, the first on this goroutine and the others on
@@ -92,7 +89,7 @@ func (v *vehicle) launch(a *attempt) {
 
 // begin says what the node is told.
 func (a *attempt) begin(v *vehicle, act *run.Activation) {
-	a.vehicle, a.activation, a.ctx, a.timeout, a.of = v, act, v.told, act.Node.Timeout, v.observed()
+	a.vehicle, a.activation, a.ctx, a.timeout = v, act, v.told, act.Node.Timeout
 	tenant, _ := v.lease.Owner.Tenant()
 	a.call = node.Call{
 		Run: v.lease.Run, Node: act.Node.ID, Task: act.Task, AttemptID: act.AttemptID, Attempt: act.Attempt,
@@ -114,6 +111,7 @@ func (a *attempt) begin(v *vehicle, act *run.Activation) {
 	if a.timeout == 0 {
 		a.timeout = v.engine.cfg.MaxNodeTimeout
 	}
+	a.prepareObserved()
 }
 
 // run calls the node, and reports whether it was the last of its superstep: the caller then holds

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/checkpoint"
@@ -38,7 +39,10 @@ func (v *vehicle) settle() bool {
 
 // apply commits a proposal and reports whether the vehicle goes on.
 func (v *vehicle) apply(p run.Proposal) bool {
-	began := v.engine.clock.Now()
+	var began time.Time
+	if v.engine.observed() {
+		began = v.engine.clock.Now()
+	}
 	mark := v.engine.watch.mark()
 	err := v.send(&p)
 	if errors.Is(err, value.ErrTooLarge) && len(v.plan.Execute) > 0 {
@@ -76,7 +80,9 @@ func (v *vehicle) apply(p run.Proposal) bool {
 	v.engine.watch.committed(v.lease.Owner, &p, mark)
 	v.reached.Store(p.Document) // after it was handed over, or an announcement of it would make a waiter read
 	v.engine.observe(v.told, p.Document, p.Events)
-	v.engine.tellCommitted(v.told, v.lease.Owner, &p, true, v.engine.clock.Now().Sub(began))
+	if v.engine.observed() {
+		v.engine.tellCommitted(v.told, v.lease.Owner, &p, true, v.engine.clock.Now().Sub(began))
+	}
 	if p.Schedule.Kind == checkpoint.Retain {
 		return true
 	}

@@ -73,15 +73,15 @@ func (c *committer) commit(commit backend.Commit, again bool) (backend.Committed
 }
 
 func (c *committer) alone(commit backend.Commit) (backend.Committed, error) {
-	defer c.told(1, c.engine.clock.Now())
+	if c.engine.observed() {
+		defer c.told(1, c.engine.clock.Now())
+	}
 	return c.engine.store.Commit(c.io, backend.System(), commit)
 }
 
 // told tells observers of a call of the backend.
 func (c *committer) told(size int, began time.Time) {
-	if len(c.engine.cfg.Observers) > 0 {
-		c.engine.tellGrouped(size, c.engine.clock.Now().Sub(began))
-	}
+	c.engine.tellGrouped(size, c.engine.clock.Now().Sub(began))
 }
 
 // lead sends a group on behalf of its members. The caller has a lane.
@@ -117,7 +117,9 @@ func (c *committer) together(batches backend.Batches, commits []backend.Commit) 
 			err = fmt.Errorf("belay: the backend panicked: %s", panicText(r))
 		}
 	}()
-	defer c.told(len(commits), c.engine.clock.Now())
+	if c.engine.observed() {
+		defer c.told(len(commits), c.engine.clock.Now())
+	}
 	answers = batches.Commits(c.io, backend.System(), commits)
 	if len(answers) != len(commits) {
 		err = fmt.Errorf("belay: the backend answered %d of %d commits", len(answers), len(commits))

@@ -170,6 +170,9 @@ type ObservedAttempt struct {
 	Stuck bool
 }
 
+// observed reports whether there are observers.
+func (e *Engine) observed() bool { return len(e.cfg.Observers) > 0 }
+
 // tell calls every observer that has the function, whose panic is logged.
 func (e *Engine) tell(ctx context.Context, name, runID string, each func(o *Observer)) {
 	for i := range e.cfg.Observers {
@@ -225,7 +228,7 @@ func (e *Engine) tellStarted(ctx context.Context, s ObservedStart) {
 }
 
 func (e *Engine) tellCommitted(ctx context.Context, owner backend.Owner, p *run.Proposal, driven bool, took time.Duration) {
-	if len(e.cfg.Observers) == 0 {
+	if !e.observed() {
 		return
 	}
 	c := ObservedCommit{ObservedRun: observed(owner, p.Document), Type: p.Type, Status: p.Document.Status, Driven: driven, Took: took}
@@ -271,7 +274,7 @@ func (v *vehicle) observed() ObservedRun {
 
 // tellClaimed tells of the claim, with its document when that could be read.
 func (v *vehicle) tellClaimed(d *run.Document) {
-	if len(v.engine.cfg.Observers) == 0 || v.claimTold {
+	if !v.engine.observed() || v.claimTold {
 		return
 	}
 	v.claimTold, v.began = true, v.engine.clock.Now()
@@ -339,43 +342,57 @@ func (v *vehicle) tellAbandoned(a Abandon) {
 	}
 }
 
-// observedAttempt is the attempt before it began.
-func (a *attempt) observed() ObservedAttempt {
-	n := a.activation.Node
-	return ObservedAttempt{
-		ObservedRun: a.of, Node: n.ID, Use: n.Use, Version: n.Version,
-		Task: a.activation.Task, Attempt: a.activation.Attempt,
+// observedAttempt is what observers are told of an attempt.
+type observedAttempt struct {
+	ObservedAttempt // as it is before it begins
+
+	// Set before the node is called, under the vehicle's lock.
+	told  context.Context // nil: not called
+	began time.Time
+}
+
+// prepareObserved notes what observers will be told. The caller holds the baton.
+func (a *attempt) prepareObserved() {
+	if !a.vehicle.engine.observed() {
+		return
 	}
+	n := a.activation.Node
+	a.observed = &observedAttempt{ObservedAttempt: ObservedAttempt{
+		ObservedRun: a.vehicle.observed(), Node: n.ID, Use: n.Use, Version: n.Version,
+		Task: a.activation.Task, Attempt: a.activation.Attempt,
+	}}
 }
 
 // tellAttempting tells that the node is about to be called, and answers the context to call it with.
 func (a *attempt) tellAttempting() context.Context {
-	v := a.vehicle
-	if len(v.engine.cfg.Observers) == 0 {
+	if a.observed == nil {
 		return a.ctx
 	}
-	ctx := a.ctx
-	v.engine.tell(a.ctx, "Attempting", a.of.Run, func(o *Observer) {
+	v, ctx := a.vehicle, a.ctx
+	v.engine.tell(a.ctx, "Attempting", a.observed.Run, func(o *Observer) {
 		if o.Attempting != nil {
-			ctx = with(ctx, o.Attempting(ctx, a.observed()))
+			ctx = with(ctx, o.Attempting(ctx, a.observed.ObservedAttempt))
 		}
 	})
 	v.mu.Lock()
-	a.told, a.began = ctx, v.engine.clock.Now()
+	a.observed.told, a.observed.began = ctx, v.engine.clock.Now()
 	v.mu.Unlock()
 	return ctx
 }
 
 // tellAttempted tells what the attempt came to. Its caller has ended it.
 func (a *attempt) tellAttempted(result run.Result, cut, stuck bool) {
+	if a.observed == nil {
+		return
+	}
 	v := a.vehicle
 	v.mu.Lock()
-	ctx, began := a.told, a.began
+	ctx, began := a.observed.told, a.observed.began
 	v.mu.Unlock()
 	if ctx == nil {
 		return
 	}
-	seen := a.observed()
+	seen := a.observed.ObservedAttempt
 	seen.Took, seen.Stuck = v.engine.clock.Now().Sub(began), stuck
 	if !cut {
 		seen.Outcome = result.Kind()

@@ -25,7 +25,7 @@ func instant(t time.Time) time.Time {
 
 // storableInstant reports whether t is in the form that instant gives.
 func storableInstant(t time.Time) bool {
-	return t == instant(t)
+	return t == t.UTC() && t.Nanosecond()%1000 == 0 && !t.After(latest) && !t.Before(time.Time{})
 }
 
 // after is t + micros, saturating.
