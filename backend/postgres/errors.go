@@ -55,11 +55,21 @@ func code(err error) string {
 // nature says what may be done about what the driver answered.
 func nature(err error) backend.Nature {
 	n := natureOf(err)
-	if n == backend.Unknown && isConnecting(err) { // no statement was sent
+	if n != backend.Unknown {
+		return n
+	}
+	// No statement was sent, or none was committed.
+	if _, ok := errors.AsType[*undone](err); ok || isConnecting(err) {
 		return backend.Transient
 	}
 	return n
 }
+
+// undone is a failure of a transaction that its commit was not asked for: the server rolls it back.
+type undone struct{ err error }
+
+func (u *undone) Error() string { return u.err.Error() }
+func (u *undone) Unwrap() error { return u.err }
 
 func natureOf(err error) backend.Nature {
 	switch c := code(err); c {
@@ -79,7 +89,9 @@ func natureOf(err error) backend.Nature {
 		}
 		return backend.Permanent
 	}
-	if pgconn.SafeToRetry(err) {
+	// That its connection is closed may be all that the driver has to say of a statement under which it was
+	// lost, however safe to repeat it calls that.
+	if pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed) {
 		return backend.Transient
 	}
 	return backend.Unknown

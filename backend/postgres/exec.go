@@ -118,9 +118,12 @@ func (s *Store) try(ctx context.Context, op string, when repeat, fn func(db sess
 func (s *Store) within(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
-		return &failure{err}
+		return &failure{&undone{err}}
 	}
 	if err := fn(tx); err != nil {
+		if f, ok := errors.AsType[*failure](err); ok {
+			err = &failure{&undone{f.err}}
+		}
 		return s.rollback(ctx, tx, err)
 	}
 	if err := tx.Commit(ctx); err != nil {

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -238,22 +239,54 @@ func TestH20H24AFailureAtAnyStatementLeavesOneEffect(t *testing.T) {
 	}
 }
 
-// TestH20AClaimWhoseAnswerIsLost (X1): is of unknown outcome, and costs one TTL and one attempt.
+// TestH20AClaimWhoseAnswerIsLost (X1): is of unknown outcome, and costs one TTL and one attempt, in one statement
+// as in a transaction, and however statements are sent. Nothing is claimed twice by one call.
 func TestH20AClaimWhoseAnswerIsLost(t *testing.T) {
 	p, dsn := newProxy(t)
-	s := newStore(t, through(t, dsn, pgx.QueryExecModeCacheStatement), postgres.Options{PollOnly: true})
-	if _, err := s.InsertRun(t.Context(), backend.Tenantless(), draft("a")); err != nil {
-		t.Fatal(err)
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		for _, fairness := range []claim.Fairness{claim.OldestFirst, claim.Interleave} {
+			t.Run(fmt.Sprintf("%v/%v", mode, fairness), func(t *testing.T) {
+				s := newStore(t, through(t, dsn, mode), postgres.Options{PollOnly: true})
+				policy := claim.Policy{Now: began, Limit: 10, MaxAttempts: 99, Fairness: fairness}
+				unknown := 0
+				fired := true
+				for f := (fault{answered: true, settled: true}); fired; f.after++ {
+					id := fmt.Sprintf("run-%d", f.after)
+					if _, err := s.InsertRun(t.Context(), backend.Tenantless(), draft(id)); err != nil {
+						t.Fatal(err)
+					}
+					policy.Filter, policy.TTL = claim.Filter{}, time.Minute
+					p.arm(f)
+					batch, err := s.ClaimDue(t.Context(), policy)
+					fired = p.disarm()
+					info, looking := s.InspectRun(t.Context(), backend.System(), id)
+					if looking != nil {
+						t.Fatal(looking)
+					}
+					switch {
+					case err == nil && len(leasesOf(batch, id)) == info.Attempts && info.Attempts <= 1:
+						// None is of a transaction that the server has not rolled back yet, whose rows are locked.
+					case err != nil && backend.Classify(err) == backend.Unknown && info.Attempts == 1:
+						unknown++
+						policy.TTL = 0 // it may be taken over
+						later := policy
+						later.Now = began.Add(time.Microsecond)
+						later.Filter = claim.Filter{Runs: []string{id}}
+						if batch, err := s.ClaimDue(t.Context(), later); err != nil || len(batch.Leases) != 1 || batch.Leases[0].Attempt != 2 {
+							t.Errorf("after the TTL: %+v, %v", batch, err)
+						}
+					default:
+						t.Errorf("answered %+v, %v (%v), when statement %d lost its connection; %d attempts are stored", batch, err, backend.Classify(err), f.after+1, info.Attempts)
+					}
+				}
+				if unknown != 1 {
+					t.Errorf("%d outcomes were unknown, of the one statement that stores", unknown)
+				}
+			})
+		}
 	}
-	policy := claim.Policy{Now: began, TTL: time.Minute, Limit: 10, MaxAttempts: 3}
-	p.arm(fault{answered: true, settled: true})
-	_, err := s.ClaimDue(t.Context(), policy)
-	if !p.disarm() || backend.Classify(err) != backend.Unknown {
-		t.Fatalf("the claim answered %v, %v", backend.Classify(err), err)
-	}
-	policy.Now = began.Add(time.Minute + time.Microsecond)
-	batch, err := s.ClaimDue(t.Context(), policy)
-	if err != nil || len(batch.Leases) != 1 || batch.Leases[0].Attempt != 2 {
-		t.Errorf("after the TTL: %+v, %v", batch, err)
-	}
+}
+
+func leasesOf(batch claim.Batch, id string) []claim.Lease {
+	return slices.DeleteFunc(batch.Leases, func(l claim.Lease) bool { return l.Run != id })
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -137,6 +138,12 @@ func waitUntil(t *testing.T, what string, happened func() bool) {
 // TestTheBuiltBinaryTellsWhatIsMissingOfADatabase: with the exit codes.
 func TestTheBuiltBinaryTellsWhatIsMissingOfADatabase(t *testing.T) {
 	on := testServer(t)
+	elsewhere, err := url.Parse(on.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere.Path = "/belay_nowhere"
+	nowhere := elsewhere.String()
 	for _, c := range []struct {
 		name string
 		args []string
@@ -148,6 +155,9 @@ func TestTheBuiltBinaryTellsWhatIsMissingOfADatabase(t *testing.T) {
 		{"migrated", []string{"migrate"}, exitDone, "up to date"},
 		{"done", []string{"run", "testdata/graphs/greet.yaml", "--input", `{"name":"Ada"}`}, exitDone, "done"},
 		{"backup", []string{"backup", "x.db"}, exitUsage, "pg_dump -n " + on.schema},
+		{"no database", []string{"runs", "list", "--db", nowhere}, exitInfrastructure, "create it"},
+		{"no database to migrate", []string{"migrate", "--db", nowhere}, exitInfrastructure, "create it"},
+		{"no database to verify", []string{"verify", "--db", nowhere}, exitInfrastructure, "create it"},
 	} {
 		out, errs, code := serverStart(t, on, c.args...)
 		if code != c.code || !strings.Contains(out+errs, c.says) {
