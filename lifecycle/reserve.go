@@ -28,11 +28,31 @@ func (e *Engine) reserve(owner backend.Owner, p *program, init run.Proposal) *sl
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.idle() || !s.short || s.again || s.stopping() || s.failure != nil || !s.mayClaim() {
+	if s.spare() < 1 || !s.short || s.closing() || !s.mayClaim() {
 		return nil
 	}
 	s.active++
 	return &slot{session: s}
+}
+
+// spare is how many slots are neither used, nor asked for by the claim in flight, nor needed by the claim
+// that is wanted: one is left to that, or it would not find out that more is due than there are slots.
+// The caller holds the lock.
+func (s *session) spare() int {
+	spare := s.free() - s.asked
+	if s.again {
+		spare--
+	}
+	return spare
+}
+
+// toAsk is for how many of the free slots a claim asks. While little is due, half are left to what is
+// started meanwhile; a claim that fills its half is followed by one for all. The caller holds the lock.
+func (s *session) toAsk(free int) int {
+	if s.dispatcher != nil && s.short && s.engine.features.StartClaimed && s.engine.cfg.OwnerCap == 0 {
+		return (free + 1) / 2
+	}
+	return free
 }
 
 // admits reports whether the session's filter lets the run be driven here.

@@ -44,6 +44,7 @@ type session struct {
 	queue    []*vehicle // those of them that nobody drives yet
 	called   bool       // a goroutine is on its way to take one
 	claiming bool
+	asked    int  // slots that the claim in flight may fill
 	again    bool // something may be due that no claim has looked for
 	short    bool // the last claim found less than it asked for
 	ended    bool // nothing is claimed any more
@@ -168,12 +169,13 @@ func (s *session) next() *vehicle {
 			s.dispatcher.announced = false
 		}
 		prefer := s.prefer
-		if free == 1 {
+		limit := min(s.toAsk(free), claimLimit)
+		if limit == 1 {
 			s.prefer = other(prefer)
 		}
-		limit := min(free, claimLimit)
+		s.asked = limit
 		vehicles, poisoned, err := s.claimUnlocked(limit, prefer)
-		s.claiming = false
+		s.claiming, s.asked = false, 0
 		if err != nil {
 			s.cannotClaim(err)
 			continue
