@@ -153,6 +153,7 @@ edges: {a: {from: $start, to: approve}, b: {from: approve, to: charge}, c: {from
 	},
 	"docs/verifying.md": {
 		imports: []string{
+			"github.com/cockroachdb/datadriven",
 			"os", "path/filepath", "testing", "github.com/belay-run/belay/backend", "github.com/belay-run/belay/graph",
 			"github.com/belay-run/belay/node", "github.com/belay-run/belay/proptest", "github.com/belay-run/belay/proptest/graphtest",
 		},

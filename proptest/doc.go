@@ -56,6 +56,12 @@
 // corners it met, and fails when an action or a corner was starved. RAPID_CHECKS and
 // RAPID_STEPS say how many histories there are and how long they get.
 //
+// With [Hooks.Trouble] calls fail under way, in Check too: each must have one effect or none, and be told
+// truly.
+//
+// A history that is worth keeping becomes a file, which a [Player] plays; [Counterexamples] plays those
+// that the kit comes with.
+//
 // # Interleave
 //
 // [Interleave] is for a store that can stop between the steps of an operation: its operations become
