@@ -1,32 +1,23 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/belay-run/belay/internal/mutant"
 	"github.com/belay-run/belay/proptest"
 )
 
-// mutant is one clause broken in the text of one statement.
-type mutant struct {
-	// clause are those whose cases must kill it; "" when only Check does.
-	clause    string
-	statement string
-	from, to  string
-}
-
-// mutants break what a wrapper around a store cannot reach: the statements.
-var mutants = []mutant{
+// mutants break what a wrapper around a store cannot reach: the statements. Each is the clauses whose cases
+// must kill it (none: Check does), the statement, a text in it and what the text becomes.
+var mutants = [][4]string{
 	{"T4", "commit_release", "checkpoint_seq = ?3 and ", "?3 = ?3 and "},
 	{"T4", "commit_release", "claim_token = ?4", "claim_token is not null"},
 	{"T4", "commit_retain", "claim_token = ?4", "claim_token is not null"},
@@ -62,52 +53,49 @@ var mutants = []mutant{
 	{"T5", "run_checkpoint_exists", "run = ?1 and ", "run <> ?1 and "},
 	{"G3", "graph_list", "(published_at, graph_hash) < (?3, ?4)", "(published_at, graph_hash) <= (?3, ?4)"},
 	{"X7", "prune_runs", "instr(?2, ',' || status || ',') > 0", "status <> ''"},
+	{"K5", "due_ready_of_owner", "order by wake_at, id", "order by id"},
+	{"K5 K1", "due_ready_of_owner", "wake_at <= ?1", "wake_at < ?1"},
+	{"X10", "claims_held", "where claimed_at is not null", "where claimed_at is null"},
+	{"K3", "claim_store", "claim_attempts = ?5", "claim_attempts = min(?5, 1)"},
+	{"K9", "claim_store", "poison_reason = ?8", "poison_reason = case when ?8 is not null then 'max_claim_attempts_exceeded' end"},
+	{"K7", "claim_refresh", "id = ?1 and ", "?1 = ?1 and "},
+	{"T2", "commit_retain", "claim_attempts = 0, ", ""},
+	{"T2", "commit_release", "claim_abandons = 0, ", ""},
+	{"R5 S1 T2", "commit_retain", "updated_at = ?10, ", ""},
+	{"T1", "commit_retain", "graph_hash = ?7", "?7 = ?7"},
+	{"T1", "commit_retain", "(?2 is null or owner = ?2)", "(?2 is null or owner is not null)"},
+	{"T1", "commit_release", "started_at = ?8", "?8 = ?8"},
+	{"T4", "commit_retain", "checkpoint_seq = ?3 and ", "?3 = ?3 and "},
+	{"T3", "mutate", "claim_attempts = 0, ", ""},
+	{"T3", "mutate", "graph_hash = ?5, ", "graph_hash = graph_hash, "},
+	{"R2", "key_find", "k.graph_id = ?2 and ", "?2 = ?2 and "},
+	{"R2", "key_take", "set run = excluded.run, ", "set "},
+	{"E2", "event_bounds", "select max(seq)", "select min(seq)"},
+	{"E2", "event_list", "order by seq", "order by seq desc"},
+	{"G3", "graph_list", "order by published_at desc, graph_hash desc", "order by published_at desc, graph_hash"},
+	{"G3 G1 C10", "graph_list", "owner = ?1 and ", "?1 = ?1 and "},
+	{"X7", "prune_graphs", "published_at < ?1", "published_at <= ?1"},
+	{"X7", "prune_graphs", "n.owner = g.owner and ", ""},
+	{"X7", "prune_keys", "run = ?1", "run = -?1"},
+	{"R5", "run_list", "+graph_id = ?3", "?3 = ?3"},
 }
 
 // TestMutatedStatementsAreKilled: the kit notices a statement that says something else. A text
-// that is not found exactly once fails, so that the list keeps up with the statements. The race
-// detector has nothing to find here and would take minutes: with it only the texts are looked for.
+// that is not found exactly once fails, so that the list keeps up with the statements.
 func TestMutatedStatementsAreKilled(t *testing.T) {
-	for name, v := range map[string]string{"rapid.shrinktime": "0s", "rapid.nofailfile": "true", "rapid.seed": "7", "rapid.checks": "20"} {
-		before := flag.Lookup(name).Value.String()
-		if err := flag.Set(name, v); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = flag.Set(name, before) })
-	}
-	killed, byCheck := 0, 0
-	var table strings.Builder
-	for _, m := range mutants {
-		i := slices.IndexFunc(statements, func(s *statement) bool { return s.name == m.statement })
-		if i < 0 || strings.Count(statements[i].text, m.from) != 1 {
-			t.Errorf("%s: the statement %s does not hold %q exactly once", m.clause, m.statement, m.from)
-			continue
-		}
-		if raceDetector {
-			continue
-		}
-		original := statements[i].text
-		statements[i].text = strings.Replace(original, m.from, m.to, 1)
-		var cases []string
-		if m.clause != "" {
-			cases = casesThatFail(strings.Fields(m.clause))
-		}
-		rule := ruleThatCheckBreaks()
-		statements[i].text = original
-		switch {
-		case m.clause != "" && len(cases) == 0:
-			t.Errorf("%s: no case of its clause kills %s with %q for %q", m.clause, m.statement, m.to, m.from)
-		case m.clause == "" && rule == "":
-			t.Errorf("Check does not kill %s with %q for %q", m.statement, m.to, m.from)
-		default:
-			killed++
-		}
-		if rule != "" {
-			byCheck++
-		}
-		fmt.Fprintf(&table, "%-8s %-22s %-40.40s -> %-40.40s %-30s %s\n", m.clause, m.statement, m.from, cmp.Or(m.to, "(nothing)"), cmp.Or(strings.Join(cases[:min(1, len(cases))], ""), "-"), cmp.Or(rule, "-"))
-	}
-	t.Logf("\nclause, statement, text, mutated text, case that kills it, rule that Check breaks\n%sby Check alone %d\nkilled %d of %d", table.String(), byCheck, killed, len(mutants))
+	mutant.Statements{
+		All: mutant.List(mutants),
+		Mutate: func(m mutant.Statement) (proptest.Opener, func(), error) {
+			i := slices.IndexFunc(statements, func(s *statement) bool { return s.name == m.Name })
+			if i < 0 || strings.Count(statements[i].text, m.From) != 1 {
+				return nil, nil, fmt.Errorf("the statement does not hold the text exactly once")
+			}
+			original := statements[i].text
+			statements[i].text = strings.Replace(original, m.From, m.To, 1)
+			return openMutated, func() { statements[i].text = original }, nil
+		},
+		Timeout: 10 * time.Second, Check: true, TextsOnly: raceDetector,
+	}.Kill(t)
 }
 
 // openMutated opens an empty store whose statements are as they are now.
@@ -130,31 +118,4 @@ func openMutated(t proptest.T) proptest.Opened {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return proptest.Opened{Store: s, Hooks: proptest.Hooks{SetClock: func(now time.Time) { set.Store(&now) }}}
-}
-
-func casesThatFail(clauses []string) (cases []string) {
-	var report proptest.Report
-	proptest.Attempt("conformance", nil, func(t proptest.T) {
-		report = proptest.Conformance(t, openMutated, proptest.Options{Only: clauses, Timeout: 10 * time.Second, Log: func(string) {}})
-	})
-	for _, f := range report.Failed() {
-		cases = append(cases, f.Case)
-	}
-	return cases
-}
-
-var ruleBroken = regexp.MustCompile(`failed after \d+ tests?: ([A-Z]\d+): `)
-
-func ruleThatCheckBreaks() string {
-	var said strings.Builder
-	passed := proptest.Attempt("check", func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) }, func(t proptest.T) {
-		proptest.Check(t, openMutated, proptest.Options{Rounds: 2, Log: func(string) {}})
-	})
-	if passed {
-		return ""
-	}
-	if found := ruleBroken.FindStringSubmatch(said.String()); found != nil {
-		return found[1]
-	}
-	return "?"
 }
