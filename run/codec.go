@@ -144,6 +144,7 @@ func appendDocument(dst []byte, d *Document, format int) ([]byte, error) {
 // members, answer *FormatError. raw is not retained.
 func Decode(raw []byte) (*Document, error) {
 	r := newDecoder(raw)
+	defer r.free()
 	var d *Document
 	err := r.envelope(func(format int) {
 		if format == Format {
@@ -173,6 +174,7 @@ func (r *decoder) older(format int, upcasts []func([]byte) ([]byte, error)) *Doc
 		return nil
 	}
 	inner := decoderOf(body)
+	defer inner.free()
 	d := inner.document(format)
 	inner.finish("the document")
 	r.err, r.unknown = inner.err, inner.unknown

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,17 +17,36 @@ import (
 // decoder reads what encoder wrote, strictly. The first error sticks, and every
 // method after it does nothing, so that callers check once at the end.
 type decoder struct {
-	dec     *jsontext.Decoder
+	*reader
 	raw     []byte // nobody else's; values are cut out of it
 	err     error
 	unknown string // the first member this build does not know
 }
 
+// reader is what reads tokens, and is used again, since it makes much for itself.
+type reader struct {
+	dec    jsontext.Decoder
+	buffer bytes.Buffer
+}
+
+var readers = sync.Pool{New: func() any { return new(reader) }}
+
 func newDecoder(raw []byte) *decoder { return decoderOf(bytes.Clone(raw)) }
 
-// decoderOf reads bytes that nobody else holds.
+// decoderOf reads bytes that nobody else holds. It is to be freed.
 func decoderOf(raw []byte) *decoder {
-	return &decoder{dec: jsontext.NewDecoder(bytes.NewBuffer(raw)), raw: raw}
+	r := &decoder{reader: readers.Get().(*reader), raw: raw}
+	r.buffer = *bytes.NewBuffer(raw)
+	r.dec.Reset(&r.buffer)
+	return r
+}
+
+// free gives the reader back. What was read stays, since it is cut out of raw, or a copy.
+func (r *decoder) free() {
+	r.buffer = bytes.Buffer{}
+	r.dec.Reset(&r.buffer) // it must not keep the bytes
+	readers.Put(r.reader)
+	r.reader = nil
 }
 
 func (r *decoder) fail(format string, args ...any) {
@@ -162,15 +182,59 @@ func (r *decoder) true() bool {
 }
 
 func (r *decoder) time() time.Time {
-	s := r.text()
+	v := r.value()
 	if r.err != nil {
 		return time.Time{}
 	}
+	if t, ok := parseInstant(v); ok {
+		return t
+	}
+	if v[0] != '"' {
+		r.fail("a string expected, found %.20s", v)
+		return time.Time{}
+	}
+	unquoted, err := jsontext.AppendUnquote(nil, v)
+	if err != nil {
+		r.err = err
+		return time.Time{}
+	}
+	s := string(unquoted)
 	t, err := time.Parse(wire, s)
 	if err != nil || len(s) != len(wire) {
 		r.fail("an instant such as %s expected, found %.40q", wire, s)
 	}
 	return t
+}
+
+// parseInstant reads a quoted instant as encoder writes it, and reports false for whatever else
+// time.Parse is to judge.
+func parseInstant(quoted []byte) (time.Time, bool) {
+	const form = `"` + wire + `"`
+	if len(quoted) != len(form) {
+		return time.Time{}, false
+	}
+	var parts [7]int
+	part := 0
+	for i, c := range quoted {
+		switch digit, want := c-'0', form[i]; {
+		case digit <= 9 && '0' <= want && want <= '9':
+			parts[part] = 10*parts[part] + int(digit)
+		case c != want || '0' <= want && want <= '9':
+			return time.Time{}, false
+		case i > 0 && part < len(parts)-1:
+			part++
+		}
+	}
+	year, month, day := parts[0], time.Month(parts[1]), parts[2]
+	hour, minute, second, micros := parts[3], parts[4], parts[5], parts[6]
+	if hour > 23 || minute > 59 || second > 59 {
+		return time.Time{}, false
+	}
+	t := time.Date(year, month, day, hour, minute, second, 1000*micros, time.UTC)
+	if y, m, d := t.Date(); y != year || m != month || d != day {
+		return time.Time{}, false
+	}
+	return t, true
 }
 
 // envelope reads the format number, which comes first, and gives the "run" member

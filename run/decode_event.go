@@ -9,6 +9,7 @@ import (
 
 func decodeEvent(raw []byte) (Event, error) {
 	r := newDecoder(raw)
+	defer r.free()
 	var e Event
 	format := int64(0) // EventFormat, which is not written
 	r.object(func(name []byte) bool {
