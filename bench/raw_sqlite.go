@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver that belay uses too
@@ -95,8 +96,8 @@ func (f *rawFile) group(ctx context.Context, s *script) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for step, events := range s.events[1:] {
-		last := step == len(s.events)-2
+	for step := 1; step < len(s.events); step++ {
+		events, last := packed(s.events[step]), step == len(s.events)-1
 		err := f.transaction(ctx, func(tx *sql.Tx) error { return f.step(ctx, tx, s, claimed, events, last) })
 		if err != nil {
 			return 0, err
@@ -108,7 +109,7 @@ func (f *rawFile) group(ctx context.Context, s *script) (int, error) {
 	return len(claimed), nil
 }
 
-func (f *rawFile) step(ctx context.Context, tx *sql.Tx, s *script, claimed []rawClaimed, events []recorded, last bool) error {
+func (f *rawFile) step(ctx context.Context, tx *sql.Tx, s *script, claimed []rawClaimed, events recorded, last bool) error {
 	now := time.Now().UnixMicro()
 	status, kind := "running", "step_committed"
 	var finished, token, claimedAt any
@@ -129,17 +130,20 @@ func (f *rawFile) step(ctx context.Context, tx *sql.Tx, s *script, claimed []raw
 		if _, err := document.ExecContext(ctx, c.no, s.end); err != nil {
 			return err
 		}
-		for _, event := range events {
-			var checkpoint any
-			if event.closes {
-				checkpoint = "raw"
-			}
-			if _, err := add.ExecContext(ctx, c.no, event.seq, checkpoint, event.body); err != nil {
-				return err
-			}
+		if _, err := add.ExecContext(ctx, c.no, events.seq, "raw", events.body); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// packed is a commit's events as belay's one row, under the last one's sequence.
+func packed(events []recorded) recorded {
+	row := strconv.AppendInt([]byte{'['}, events[0].seq, 10)
+	for _, e := range events {
+		row = append(append(row, ','), e.body...)
+	}
+	return recorded{seq: events[len(events)-1].seq, body: append(row, ']'), closes: true}
 }
 
 func (f *rawFile) transaction(ctx context.Context, work func(tx *sql.Tx) error) error {
@@ -155,7 +159,7 @@ func (f *rawFile) transaction(ctx context.Context, work func(tx *sql.Tx) error) 
 
 // check proves that n runs are done, with equally long histories.
 func (f *rawFile) check(ctx context.Context, n int) error {
-	var done, histories, shortest, longest int
+	var done, histories, shortest, longest int // of rows of events
 	if err := f.db.QueryRowContext(ctx, `select count(*) from belay_runs where status = 'done'`).Scan(&done); err != nil {
 		return err
 	}

@@ -39,6 +39,12 @@ func ofEvent(of string, seq int, old, new string) string {
 		where seq = %d and run = (select no from belay_runs where id = '%s')`, old, new, seq, of)
 }
 
+// oneEvent makes a row of one event of a row of two, the first or the second, under a sequence.
+func oneEvent(of string, row, index, seq int) string {
+	return fmt.Sprintf(`update belay_events set seq = %d, body = cast(json_extract(cast(body as text), '$[%d]') as blob)
+		where seq = %d and run = (select no from belay_runs where id = '%s')`, seq, index+1, row, of)
+}
+
 // The store of these tests has the runs ready, claimed, keyed (also ready, under the key k)
 // and done.
 var damages = []damage{
@@ -51,7 +57,8 @@ var damages = []damage{
 	{check: "I2.document", says: "pending", sql: ofDocument("done", `"seq":2`, `"pending":["work"],"seq":2`), run: "done"},
 	{check: "I2.format", says: "format 99", sql: ofDocument("ready", `"format":2`, `"format":99`)},
 	{check: "I2.sealed", run: "-", says: `1 documents and 0 events are sealed and do not open here (keys ["old"])`, sql: "update belay_documents set body = x'0062656c617901036f6c6478' where run = (select no from belay_runs where id = 'ready')"},
-	{check: "I2.sealed", run: "-", says: "0 documents and 2 events", sql: "update belay_events set body = x'0062656c617901036f6c6478' where run = (select no from belay_runs where id = 'ready')"},
+	{check: "I2.sealed", run: "-", says: "0 documents and 2 events", sql: "update belay_events set body = x'5b312c0062656c617901036f6c6478' where run = (select no from belay_runs where id = 'ready')"},
+	{check: "I2.sealed", run: "-", says: "0 documents and 1 events", sql: oneEvent("ready", 2, 1, 2) + "; update belay_events set body = x'0062656c617901036f6c6478' where run = (select no from belay_runs where id = 'ready')"},
 	{check: "I2.document", says: "its envelope is cut off", sql: "update belay_documents set body = x'0062656c617901036f6c' where run = (select no from belay_runs where id = 'ready')"},
 	{check: "I2.identity", says: "run other", sql: ofDocument("ready", `"id":"ready"`, `"id":"other"`)},
 	{check: "I2.identity", says: "graph other", sql: ofDocument("ready", `"id":"proof"`, `"id":"other"`)},
@@ -59,7 +66,7 @@ var damages = []damage{
 	{check: "I2.sequence", says: "the document is at 7", sql: ofDocument("ready", `"seq":1`, `"seq":7`)},
 	{check: "I2.checkpoint", says: "of sequence 7", sql: ofEvent("ready", 2, `"checkpoint_seq":1`, `"checkpoint_seq":7`)},
 	{check: "I2.checkpoint", says: "of commit other", sql: "update belay_events set checkpoint_id = 'other' where seq = 2 and run = (select no from belay_runs where id = 'ready')"},
-	{check: "I2.checkpoint", says: "no checkpoint event", sql: "delete from belay_events where seq = 2 and run = (select no from belay_runs where id = 'ready')"},
+	{check: "I2.checkpoint", says: "no checkpoint event", sql: oneEvent("ready", 2, 0, 1)},
 	{check: "I3.missing", sql: "update belay_runs set graph_hash = 'other' where id = 'ready';" + ofDocument("ready", testRef().Hash, "other")},
 	{check: "I3.digest", run: "-", says: testRef().Hash, sql: "update belay_graphs set body = x'00'"},
 	{check: "I4.shape", says: "wake, token, claimed-at", sql: "update belay_runs set claim_token = 't', claimed_at = 1893553445000006 where id = 'ready'"},
@@ -67,13 +74,21 @@ var damages = []damage{
 	{check: "I4.shape", says: "poison instant", sql: "update belay_runs set wake_at = null, poisoned_at = 1 where id = 'ready'"},
 	{check: "I4.shape", says: "finish instant is none", run: "done", sql: "update belay_runs set finished_at = null where id = 'done'"},
 	{check: "I5.claim", run: "claimed", says: "before now", sql: fmt.Sprintf("update belay_runs set claimed_at = %d where id = 'claimed'", testClock.Add(-time.Hour).UnixMicro())},
-	{check: "I6.event", says: "event 1", sql: "update belay_events set body = x'00' where seq = 1 and run = (select no from belay_runs where id = 'ready')"},
-	{check: "I6.event", says: "event 1 of run other", sql: ofEvent("ready", 1, `"run":"ready"`, `"run":"other"`)},
-	{check: "I6.gap", run: "done", says: "event 4 follows event 2", sql: "delete from belay_events where seq = 3 and run = (select no from belay_runs where id = 'done');" + "update belay_events set body = cast(replace(cast(body as text), 'run_initialized', 'run_completed') as blob) where seq = 1 and run = (select no from belay_runs where id = 'done')"},
+	{check: "I6.event", says: "event 2", sql: "update belay_events set body = x'00' where seq = 2 and run = (select no from belay_runs where id = 'ready')"},
+	{check: "I6.event", says: "event 2", sql: oneEvent("ready", 2, 1, 2) + "; update belay_events set body = x'00' where seq = 2 and run = (select no from belay_runs where id = 'ready')"},
+	{check: "I6.event", says: "event 1 of run other", sql: ofEvent("ready", 2, `"run":"ready","seq":1`, `"run":"other","seq":1`)},
+	{check: "I6.event", run: "done", says: "event 4: it is event 5 of run done", sql: ofEvent("done", 4, `"run":"done","seq":4`, `"run":"done","seq":5`)},
+	{check: "I6.event", run: "done", says: "event 2 is stored twice: the row of event 4 begins with it", sql: `update belay_events set body = cast('[2,' ||
+		(select json_extract(cast(body as text), '$[2]') from belay_events where seq = 2 and run = (select no from belay_runs where id = 'done'))
+		|| substr(cast(body as text), 3) as blob) where seq = 4`},
+	{check: "I6.event", says: "its row does not hold the events 1 to 3", sql: "update belay_events set seq = 3 where run = (select no from belay_runs where id = 'ready')"},
+	{check: "I6.event", says: "its row does not say where it begins", sql: ofEvent("ready", 2, `[1,`, `[x,`)},
+	{check: "I6.event", says: "something follows its row", sql: ofEvent("ready", 2, `}]`, `}]]`)},
+	{check: "I6.gap", run: "done", says: "event 4 follows event 2", sql: oneEvent("done", 4, 1, 4) + ";" + ofEvent("done", 2, "run_initialized\"}", "run_completed\"}")},
 	{check: "I6.beyond", says: "event 3, the document knows 2", sql: `insert into belay_events (run, seq, body) select no, 3,
 		cast('{"at":"2030-01-02T03:04:05.000006Z","node":"work","run":"ready","seq":3,"step":1,"type":"node_completed"}' as blob) from belay_runs where id = 'ready'`},
 	{check: "I7.document", says: "the document is running, the row waiting", sql: "update belay_runs set status = 'waiting', wake_at = null where id = 'ready'"},
-	{check: "I7.event", run: "done", says: "the events end cancelled", sql: ofEvent("done", 3, "run_completed", "run_cancelled")},
+	{check: "I7.event", run: "done", says: "the events end cancelled", sql: ofEvent("done", 4, `"type":"run_completed"`, `"type":"run_cancelled"`)},
 	{check: "I8.timers", says: "timer", sql: ofDocument("ready", `"pending":["work"]`, `"pending":["work"],"timers":[{"kind":"task","key":"ready:1:work","at":"2030-01-02T03:04:05.000006Z"}]`)},
 	{check: "I8.wake", says: "nothing", sql: "update belay_runs set wake_at = null where id = 'ready'", mended: true},
 	{check: "I9.attempts", run: "claimed", says: "6 attempts, the budget is 5", sql: "update belay_runs set claim_attempts = 6 where id = 'claimed'"},

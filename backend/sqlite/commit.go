@@ -41,7 +41,7 @@ type commit struct {
 	owner    backend.Owner // known when the store seals
 	c        backend.Commit
 	document []byte
-	events   []event
+	events   []backend.EventRow
 	answer   backend.Committed
 }
 
@@ -71,13 +71,13 @@ func (s *Store) ownerOf(ctx context.Context, scope backend.Scope, id string) (ow
 }
 
 func (k *commit) operation() *operation {
-	return &operation{name: "commit", wakes: true, run: k.run}
+	return &operation{name: "commit", wakes: true, run: func(c *conn, _ bool) error { return k.run(c) }}
 }
 
-func (k *commit) run(c *conn, careful bool) error {
+func (k *commit) run(c *conn) error {
 	ctx := context.Background()
 	k.answer = backend.Committed{}
-	number, err := k.row(ctx, c)
+	number, last, err := k.row(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -89,29 +89,29 @@ func (k *commit) run(c *conn, careful bool) error {
 		return err
 	}
 	point("commit.document")
-	err = storeEvents(ctx, c, k.s.history(k.owner, k.c.Document.ID, number), k.events, careful)
+	err = k.s.history(k.owner, k.c.Document.ID, number).append(ctx, c, last, k.c.Proposal.Events, k.events, k.c.CheckpointID)
 	point("commit.events")
 	return err
 }
 
-// row updates the run's row if the fence matches, and answers its number, 0 if not.
-func (k *commit) row(ctx context.Context, c *conn) (number int64, err error) {
+// row updates the run's row if the fence matches, and answers its number, 0 if not, and its last event.
+func (k *commit) row(ctx context.Context, c *conn) (number, last int64, err error) {
 	d := k.c.Document
 	now := k.s.clock.or(k.c.Now)
-	first := func(r row) error { number = r.int(0); return nil }
+	first := func(r row) error { number, last = r.int(0), r.int(1); return nil }
 	if k.c.Schedule.Kind == checkpoint.Retain {
 		err = c.query(ctx, stCommitRetain, first,
 			d.ID, ownerArg(k.scope), k.c.Expected, string(k.c.Token), string(k.c.CheckpointID),
 			d.Graph.ID, d.Graph.Hash, d.StartedAt.UnixMicro(), string(d.Status), d.UpdatedAt.UnixMicro(),
 			d.Seq, string(k.c.Type), now.UnixMicro())
-		return number, err
+		return number, last, err
 	}
 	after := k.c.Schedule.Apply(claim.State{}, now)
 	err = c.query(ctx, stCommitRelease, first,
 		d.ID, ownerArg(k.scope), k.c.Expected, string(k.c.Token), string(k.c.CheckpointID),
 		d.Graph.ID, d.Graph.Hash, d.StartedAt.UnixMicro(), string(d.Status), d.UpdatedAt.UnixMicro(),
 		d.Seq, string(k.c.Type), micros(after.Wake), micros(d.FinishedAt))
-	return number, err
+	return number, last, err
 }
 
 // classify says why the row was not updated, in the order of clause T1. It reads in the
@@ -142,55 +142,4 @@ func (k *commit) classify(ctx context.Context, c *conn) error {
 		return scanned
 	}
 	return err
-}
-
-// storeEvents appends events. When careful it looks for each first: one that is stored
-// already is no change, another one under its sequence is a conflict (clause E1).
-func storeEvents(ctx context.Context, db session, h history, events []event, careful bool) error {
-	if careful {
-		var err error
-		if events, err = missingEvents(ctx, db, h, events); err != nil {
-			return err
-		}
-	}
-	for len(events) > 0 {
-		n := min(len(events), len(stEventInsert))
-		inserts := stEventInsert
-		if h.sealer != nil {
-			inserts = stEventInsertSealed
-		}
-		args := make([]any, 0, 1+4*n)
-		args = append(args, h.number)
-		for _, e := range events[:n] {
-			if args = append(args, e.seq, e.checkpoint, e.body); h.sealer != nil {
-				args = append(args, e.digest)
-			}
-		}
-		if _, err := db.exec(ctx, inserts[n-1], args...); err != nil {
-			return err
-		}
-		events = events[n:]
-	}
-	return nil
-}
-
-func missingEvents(ctx context.Context, db session, h history, events []event) ([]event, error) {
-	var missing []event
-	for _, e := range events {
-		found, same := false, false
-		err := db.query(ctx, stEventBody, func(r row) (err error) {
-			found = true
-			same, err = backend.SameStoredEvent(h.sealer, h.owner, h.run, e.seq, r.blob(0), r.blob(1), e.plain)
-			return err
-		}, h.number, e.seq)
-		switch {
-		case err != nil:
-			return nil, err
-		case !found:
-			missing = append(missing, e)
-		case !same:
-			return nil, backend.EventConflict(e.seq)
-		}
-	}
-	return missing, nil
 }

@@ -2,8 +2,10 @@ package sqlite
 
 import (
 	"context"
+	"iter"
 
 	"github.com/belay-run/belay/backend"
+	"github.com/belay-run/belay/checkpoint"
 	"github.com/belay-run/belay/run"
 )
 
@@ -28,9 +30,19 @@ func (v view) FetchEvent(ctx context.Context, scope backend.Scope, id string, se
 	}
 	var e *run.Event
 	err := v.history(ctx, "fetch event", scope, id, func(db session, h history) error {
-		return db.query(ctx, stEventBody, func(r row) (err error) {
-			e, err = h.event(seq, r.blob(0))
-			return err
+		return db.query(ctx, stEventAt, func(r row) error {
+			first, err := backend.FirstEvent(id, r.int(0), r.blob(1))
+			if err != nil || first > seq {
+				return err
+			}
+			for found, err := range h.events(r.int(0), r.blob(1), seq-1) {
+				if err != nil {
+					return err
+				}
+				e = &found
+				break
+			}
+			return nil
 		}, h.number, seq)
 	})
 	switch {
@@ -48,8 +60,9 @@ func (v view) LatestEvent(ctx context.Context, scope backend.Scope, id string) (
 	}
 	var e *run.Event
 	err := v.history(ctx, "latest event", scope, id, func(db session, h history) error {
-		return db.query(ctx, stEventLatest, func(r row) (err error) {
-			e, err = h.event(r.int(0), r.blob(1))
+		return db.query(ctx, stEventLatest, func(r row) error {
+			last, err := backend.LastEvent(h.sealer, h.owner, id, r.int(0), r.blob(1))
+			e = &last
 			return err
 		}, h.number)
 	})
@@ -65,23 +78,25 @@ func (v view) ListEvents(ctx context.Context, scope backend.Scope, id string, q 
 	}
 	page := backend.EventPage{Next: q.After}
 	err := v.history(ctx, "list events", scope, id, func(db session, h history) error {
-		err := db.query(ctx, stEventBounds, func(r row) error {
-			page.Oldest, page.Latest = r.int(0), r.int(1)
-			return nil
-		}, h.number)
+		err := db.query(ctx, stEventBounds, func(r row) (err error) {
+			page.Latest = r.int(2)
+			page.Oldest, err = backend.FirstEvent(id, r.int(0), r.blob(1))
+			return err
+		}, h.number, int64(backend.EventRowHead))
 		if err != nil {
 			return err
 		}
 		return db.query(ctx, stEventList, func(r row) error {
-			if len(page.Events) == q.Limit {
-				page.HasMore = true
-				return errStop
+			for e, err := range h.events(r.int(0), r.blob(1), q.After) {
+				if len(page.Events) == q.Limit {
+					page.HasMore = true
+					return errStop
+				}
+				if err != nil {
+					return err
+				}
+				page.Events, page.Next = append(page.Events, e), e.Seq
 			}
-			e, err := h.event(r.int(0), r.blob(1))
-			if err != nil {
-				return err
-			}
-			page.Events, page.Next = append(page.Events, *e), e.Seq
 			return nil
 		}, h.number, q.After, int64(q.Limit+1))
 	})
@@ -110,22 +125,70 @@ func (v view) history(ctx context.Context, op string, scope backend.Scope, id st
 	return fail(op, err, false)
 }
 
-// history is the events of one run, and what is needed to open them.
+// history is the events of one run, and what is needed to open them and to write more.
 type history struct {
 	sealer backend.Sealer
+	format int
 	owner  backend.Owner
 	run    string
 	number int64
 }
 
 func (s *Store) history(owner backend.Owner, id string, number int64) history {
-	return history{sealer: s.opts.Sealer, owner: owner, run: id, number: number}
+	return history{sealer: s.opts.Sealer, format: s.opts.WriteFormat, owner: owner, run: id, number: number}
 }
 
-func (h history) event(seq int64, body []byte) (*run.Event, error) {
-	e, err := backend.OpenEvent(h.sealer, h.owner, h.run, seq, body)
-	if err != nil {
-		return nil, err
+// events are those of a stored row that come after a sequence.
+func (h history) events(seq int64, body []byte, after int64) iter.Seq2[run.Event, error] {
+	return backend.OpenEvents(h.sealer, h.owner, h.run, seq, body, after)
+}
+
+// last is the sequence of the last event, 0 for none.
+func (h history) last(ctx context.Context, db session) (seq int64, err error) {
+	err = db.query(ctx, stEventLast, func(r row) error { seq = r.int(0); return nil }, h.number)
+	return seq, err
+}
+
+// append stores the events of a commit, whose rows were made before. Where the history has come
+// as far already, by its last event, each is looked for: one that is stored is no change, another one
+// under its sequence is a conflict (clause E1).
+func (h history) append(ctx context.Context, db session, last int64, events []run.Event, rows []backend.EventRow, id checkpoint.ID) error {
+	if len(rows) > 0 && rows[0].First <= last {
+		left, err := h.missing(ctx, db, events)
+		if err != nil {
+			return err
+		}
+		if rows, err = backend.PackEvents(h.sealer, h.owner, id, left, h.format); err != nil {
+			return err
+		}
 	}
-	return &e, nil
+	for i := range rows {
+		r := &rows[i]
+		if _, err := db.exec(ctx, stEventInsert, h.number, r.Seq, orNull(string(r.CheckpointID)), r.Body, blobOrNull(r.Digest)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing are the events that are not stored yet.
+func (h history) missing(ctx context.Context, db session, events []run.Event) ([]run.Event, error) {
+	end := events[len(events)-1].Seq
+	err := db.query(ctx, stEventFrom, func(r row) error {
+		stored := backend.EventRow{Seq: r.int(0), Body: r.blob(1), Digest: r.blob(2)}
+		var err error
+		if events, err = backend.NewEvents(h.sealer, h.owner, stored, events); err == nil && (stored.Seq >= end || len(events) == 0) {
+			err = errStop
+		}
+		return err
+	}, h.number, events[0].Seq)
+	return events, err
+}
+
+// blobOrNull is null for no bytes.
+func blobOrNull(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
 }

@@ -40,7 +40,7 @@ type insert struct {
 	owner    backend.Owner
 	in       backend.Initialization
 	document []byte
-	events   []event
+	events   []backend.EventRow
 	answer   backend.Inserted
 }
 
@@ -87,7 +87,14 @@ func (i *insert) run(ctx context.Context, db session, careful bool) error {
 	if _, err := db.exec(ctx, stDocumentInsert, number, i.document); err != nil {
 		return err
 	}
-	if err := storeEvents(ctx, db, i.s.history(i.owner, i.in.Document.ID, number), i.events, careful); err != nil {
+	h := i.s.history(i.owner, i.in.Document.ID, number)
+	var last int64 // a run that is new has no events, unless it has those of one that is lost
+	if careful {
+		if last, err = h.last(ctx, db); err != nil {
+			return err
+		}
+	}
+	if err := h.append(ctx, db, last, i.in.Proposal.Events, i.events, i.in.CheckpointID); err != nil {
 		return err
 	}
 	point("insert.events")
@@ -188,42 +195,16 @@ func (i *insert) replayed(ctx context.Context, db session) (bool, error) {
 	return true, err
 }
 
-// event is one encoded event.
-type event struct {
-	seq        int64
-	checkpoint any    // the commit's id, beside its closing event; else null
-	plain      []byte // its canonical content
-	body       []byte // what is stored of it
-	digest     any    // beside a body that is sealed; else null
-}
-
 // encode makes the bytes of a proposal, in the caller's goroutine.
-func (s *Store) encode(owner backend.Owner, p run.Proposal, id checkpoint.ID) (document []byte, events []event, err error) {
+func (s *Store) encode(owner backend.Owner, p run.Proposal, id checkpoint.ID) (document []byte, events []backend.EventRow, err error) {
 	if document, err = run.EncodeAs(p.Document, s.opts.WriteFormat); err != nil {
 		return nil, nil, err
 	}
 	if document, err = backend.SealDocument(s.opts.Sealer, owner, p.Document.ID, p.Document.Seq, document); err != nil {
 		return nil, nil, err
 	}
-	events = make([]event, len(p.Events))
-	for i := range p.Events {
-		e := &p.Events[i]
-		events[i].seq = e.Seq
-		if e.Type == run.EventCheckpointCommitted {
-			events[i].checkpoint = string(id)
-		}
-		if events[i].plain, err = run.EncodeEvent(*e); err != nil {
-			return nil, nil, err
-		}
-		body, digest, err := backend.SealEvent(s.opts.Sealer, owner, e.Run, e.Seq, events[i].plain)
-		if err != nil {
-			return nil, nil, err
-		}
-		if events[i].body = body; digest != nil {
-			events[i].digest = digest
-		}
-	}
-	return document, events, nil
+	events, err = backend.PackEvents(s.opts.Sealer, owner, id, p.Events, s.opts.WriteFormat)
+	return document, events, err
 }
 
 // doAll hands in the operations of one call together and tells each one's answer; nil

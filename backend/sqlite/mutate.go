@@ -36,7 +36,7 @@ func (s *Store) MutateRun(ctx context.Context, scope backend.Scope, id string, c
 			return m.answered(err)
 		}
 		point("mutate.decided")
-		err = s.writer.do(ctx, &operation{name: "mutate run", wakes: true, run: m.store})
+		err = s.writer.do(ctx, &operation{name: "mutate run", wakes: true, run: func(c *conn, _ bool) error { return m.store(c) }})
 		if !errors.Is(err, errRace) {
 			return m.answered(err)
 		}
@@ -73,7 +73,7 @@ type mutation struct {
 	// The decision.
 	next     run.Proposal
 	document []byte
-	events   []event
+	events   []backend.EventRow
 	answer   backend.Mutated
 }
 
@@ -124,7 +124,7 @@ func (m *mutation) decide(fn backend.MutateFunc) (done bool, err error) {
 }
 
 // store writes the decision, if the run is still what it was made on.
-func (m *mutation) store(c *conn, careful bool) error {
+func (m *mutation) store(c *conn) error {
 	ctx := context.Background()
 	d := m.next.Document
 	if d.Graph != m.current.Graph {
@@ -150,7 +150,12 @@ func (m *mutation) store(c *conn, careful bool) error {
 	if _, err := c.exec(ctx, stDocumentUpdate, m.number, m.document); err != nil {
 		return err
 	}
-	if err := storeEvents(ctx, c, m.s.history(ownerOf(m.owner), m.id, m.number), m.events, careful); err != nil {
+	h := m.s.history(ownerOf(m.owner), m.id, m.number)
+	last, err := h.last(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := h.append(ctx, c, last, m.next.Events, m.events, m.commit); err != nil {
 		return err
 	}
 	point("mutate.events")
@@ -166,7 +171,7 @@ var errDecided = errors.New("decided")
 func (m *mutation) settle(ctx context.Context) (backend.Mutated, error) {
 	h := &hold{asked: make(chan struct{}), decided: make(chan error), left: make(chan struct{})}
 	defer close(h.left)
-	op := &operation{name: "mutate run", wakes: true, run: func(c *conn, careful bool) error { return m.hold(h, c, careful) }}
+	op := &operation{name: "mutate run", wakes: true, run: func(c *conn, _ bool) error { return m.hold(h, c) }}
 	m.s.writer.submit(op)
 	var refusal error
 	for {
@@ -202,7 +207,7 @@ type hold struct {
 	late    error         // set once the time was up; the decision is then not waited for again
 }
 
-func (m *mutation) hold(h *hold, c *conn, careful bool) error {
+func (m *mutation) hold(h *hold, c *conn) error {
 	if h.late != nil {
 		return h.late
 	}
@@ -221,7 +226,7 @@ func (m *mutation) hold(h *hold, c *conn, careful bool) error {
 		if err != nil {
 			return err
 		}
-		return m.store(c, careful)
+		return m.store(c)
 	case <-h.left:
 		return errDecided
 	case <-timer.C:

@@ -9,8 +9,8 @@ import (
 
 // A prune is many short transactions, so that nobody waits for it: these bound one.
 const (
-	pruneRuns   = 32
-	pruneEvents = 2000
+	pruneRuns = 32
+	pruneRows = 1000
 )
 
 // Prune implements backend.Retention (feature X7), and gives the pages it frees back to
@@ -98,20 +98,21 @@ func (k *prune) delete(ctx context.Context, runs []finished) error {
 		return k.count(ctx, runs)
 	}
 	for len(runs) > 0 {
-		var events, deleted, behind int
+		var events, rows, deleted, behind int
 		err := k.s.writer.do(ctx, &operation{name: "prune", run: func(c *conn, _ bool) error {
-			events, deleted, behind = 0, 0, 0
+			events, rows, deleted, behind = 0, 0, 0, 0
 			for _, r := range runs {
 				there, err := k.stillThere(c, r)
 				if err != nil {
 					return err
 				}
 				if there {
-					n, all, err := k.deleteEvents(c, r, pruneEvents-events)
+					gone, of, err := k.deleteEvents(c, r, pruneRows-rows)
 					if err != nil {
 						return err
 					}
-					if events += n; !all {
+					events, rows = events+gone, rows+of
+					if rows >= pruneRows {
 						return nil
 					}
 					if err := k.deleteRun(c, r); err != nil {
@@ -140,9 +141,24 @@ func (k *prune) stillThere(c *conn, r finished) (there bool, err error) {
 	return there, err
 }
 
-func (k *prune) deleteEvents(c *conn, r finished, most int) (n int, all bool, err error) {
-	deleted, err := c.exec(context.Background(), stPruneEvents, r.number, int64(most))
-	return int(deleted), int(deleted) < most, err
+// deleteEvents deletes a run's oldest events, in as many rows at the most.
+func (k *prune) deleteEvents(c *conn, r finished, most int) (events, rows int, err error) {
+	err = c.query(context.Background(), stPruneEvents, func(stored row) error {
+		events += eventsIn(r.id, stored)
+		rows++
+		return nil
+	}, r.number, int64(most), int64(backend.EventRowHead))
+	return events, rows, err
+}
+
+// eventsIn is how many events a row holds, of which there are the sequence and the head of its
+// body. One that is damaged counts once.
+func eventsIn(id string, stored row) int {
+	first, err := backend.FirstEvent(id, stored.int(0), stored.blob(1))
+	if err != nil {
+		return 1
+	}
+	return int(stored.int(0) - first + 1)
 }
 
 func (k *prune) deleteRun(c *conn, r finished) error {
@@ -158,10 +174,10 @@ func (k *prune) deleteRun(c *conn, r finished) error {
 func (k *prune) count(ctx context.Context, runs []finished) error {
 	err := k.s.readers.use(ctx, func(c *conn) error {
 		for _, r := range runs {
-			err := c.query(ctx, stPruneCountEvents, func(n row) error {
-				k.done.Events += int(n.int(0))
+			err := c.query(ctx, stPruneCountEvents, func(stored row) error {
+				k.done.Events += eventsIn(r.id, stored)
 				return nil
-			}, r.number)
+			}, r.number, int64(backend.EventRowHead))
 			if err != nil {
 				return err
 			}

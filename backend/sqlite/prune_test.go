@@ -119,20 +119,20 @@ func TestPruneGivesPagesBack(t *testing.T) {
 	}
 }
 
-// TestPruneGoesInSteps: a run with many events goes in several transactions, the oldest
+// TestPruneGoesInSteps: a run with many rows of events goes in several transactions, the oldest
 // events first, and a store in the middle of it is sound.
 func TestPruneGoesInSteps(t *testing.T) {
 	ctx := context.Background()
-	s := openStore(t, Options{Synchronous: Normal})
+	s := openStore(t, Options{Synchronous: Normal, WriteFormat: 1})
 	publishGraph(t, s)
-	finishedRun(t, s, "long", pruneEvents)
+	finishedRun(t, s, "long", pruneRows)
 	k := &prune{s: s, policy: backend.PrunePolicy{Before: testClock.Add(time.Hour), Limit: 1}}
 	found, err := k.find(ctx, finished{finished: -1 << 63}, 1)
 	must(t, err)
 	must(t, s.writer.do(ctx, &operation{name: "first step", run: func(c *conn, _ bool) error {
-		n, all, err := k.deleteEvents(c, found[0], pruneEvents)
-		if n != pruneEvents || all {
-			t.Errorf("%d events in the first step, all %v", n, all)
+		events, rows, err := k.deleteEvents(c, found[0], pruneRows)
+		if events != pruneRows || rows != pruneRows {
+			t.Errorf("%d events in %d rows in the first step", events, rows)
 		}
 		return err
 	}}))
@@ -141,7 +141,7 @@ func TestPruneGoesInSteps(t *testing.T) {
 	}
 	page, err := s.ListEvents(ctx, backend.System(), "long", backend.EventQuery{Limit: 1})
 	must(t, err)
-	if page.Oldest != pruneEvents+1 || page.Latest != pruneEvents+4 {
+	if page.Oldest != pruneRows+1 || page.Latest != pruneRows+4 {
 		t.Errorf("events %d to %d are left", page.Oldest, page.Latest)
 	}
 	pruned, err := s.Prune(ctx, k.policy)

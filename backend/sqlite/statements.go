@@ -3,7 +3,6 @@ package sqlite
 import (
 	"embed"
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -26,12 +25,8 @@ func load(name string) *statement {
 	if err != nil {
 		panic(fmt.Sprintf("belay: statement %s is not embedded: %v", name, err))
 	}
-	return add(name, string(text))
-}
-
-func add(name, text string) *statement {
-	st := &statement{name: name, text: text, index: len(statements)}
-	for line := range strings.Lines(text) {
+	st := &statement{name: name, text: string(text), index: len(statements)}
+	for line := range strings.Lines(st.text) {
 		if verb, _, _ := strings.Cut(line, " "); verb == "insert" || verb == "update" || verb == "delete" {
 			st.writes = true
 		}
@@ -84,8 +79,11 @@ var (
 	stRunListLive    = load("run_list_live")
 	stRunFind        = load("run_find")
 	stRunNumber      = load("run_number")
-	stEventBody      = load("event_body")
+	stEventAt        = load("event_at")
 	stEventList      = load("event_list")
+	stEventFrom      = load("event_from")
+	stEventLast      = load("event_last")
+	stEventInsert    = load("event_insert")
 	stEventLatest    = load("event_latest")
 	stEventBounds    = load("event_bounds")
 
@@ -117,28 +115,4 @@ var (
 
 	stDriverNote = load("driver_note")
 	stDriverOf   = load("driver_of")
-
-	// stEventInsert[n-1] inserts n events of one run: 1 run number, then for each
-	// event its sequence, checkpoint id and body; stEventInsertSealed has its digest too.
-	stEventInsert       = eventInserts("event_insert_", "seq, checkpoint_id, body", 16)
-	stEventInsertSealed = eventInserts("event_insert_sealed_", "seq, checkpoint_id, body, digest", 16)
 )
-
-func eventInserts(name, columns string, most int) []*statement {
-	var all []*statement
-	var values strings.Builder
-	next := 2
-	for n := range most {
-		if n > 0 {
-			values.WriteString(", ")
-		}
-		values.WriteString("(?1")
-		for range strings.Count(columns, ",") + 1 {
-			fmt.Fprintf(&values, ", ?%d", next)
-			next++
-		}
-		values.WriteString(")")
-		all = append(all, add(name+strconv.Itoa(n+1), "insert into belay_events (run, "+columns+") values "+values.String()))
-	}
-	return all
-}

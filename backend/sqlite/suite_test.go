@@ -17,6 +17,7 @@ import (
 	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/internal/procstore"
 	"github.com/belay-run/belay/proptest"
+	"github.com/belay-run/belay/run"
 )
 
 // TestConformance: the whole contract on one file.
@@ -239,8 +240,46 @@ func (f *fixture) writeDocument(ctx context.Context, run string, raw []byte) err
 	return f.raw(ctx, "update belay_documents set body = ?2 where run = (select no from belay_runs where id = ?1)", run, raw)
 }
 
-func (f *fixture) writeEvent(ctx context.Context, run string, seq int64, raw []byte) error {
-	return f.raw(ctx, "update belay_events set body = ?3 where seq = ?2 and run = (select no from belay_runs where id = ?1)", run, seq, raw)
+// writeEvent replaces one event, for which those that share its row get rows of their own: so old
+// and new rows stand beside each other, too.
+func (f *fixture) writeEvent(ctx context.Context, id string, seq int64, raw []byte) error {
+	db, err := sql.Open("sqlite", "file://"+f.path+"?_busy_timeout=10000&_foreign_keys=0")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var number, last int64
+	var head []byte
+	if err := db.QueryRowContext(ctx, `select run, seq, substr(body, 1, ?3) from belay_events
+		where seq >= ?2 and run = (select no from belay_runs where id = ?1) order by seq limit 1`, id, seq, backend.EventRowHead).
+		Scan(&number, &last, &head); err != nil {
+		return err
+	}
+	first, err := backend.FirstEvent(id, last, head)
+	if err != nil {
+		return err
+	}
+	page := backend.EventPage{}
+	if first < last {
+		if page, err = f.store.ListEvents(ctx, backend.System(), id, backend.EventQuery{After: first - 1, Limit: int(last - first + 1)}); err != nil {
+			return err
+		}
+	}
+	for _, e := range page.Events {
+		body, err := run.EncodeEvent(e)
+		if err != nil {
+			return err
+		}
+		text := "insert into belay_events (run, seq, body) values (?1, ?2, ?3)"
+		if e.Seq == last {
+			text = "update belay_events set body = ?3, digest = null where run = ?1 and seq = ?2"
+		}
+		if _, err := db.ExecContext(ctx, text, number, e.Seq, body); err != nil {
+			return err
+		}
+	}
+	_, err = db.ExecContext(ctx, "update belay_events set body = ?3, digest = null where run = ?1 and seq = ?2", number, seq, raw)
+	return err
 }
 
 func (f *fixture) writeGraph(ctx context.Context, owner backend.Owner, ref graph.Ref, raw []byte) error {

@@ -279,6 +279,9 @@ func (w *writer) guarded(op *operation) error {
 	op.err = op.run(w.conn, true)
 	if op.err != nil {
 		if _, err := w.conn.exec(ctx, stSavepointRollback); err != nil {
+			if mayHaveEnded(op.err) {
+				err = op.err // SQLite has rolled everything back because of it, savepoints included
+			}
 			return err
 		}
 	}
