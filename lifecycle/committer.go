@@ -15,7 +15,7 @@ const (
 	// commitLanes is how many commits or groups of a session are under way at once. A commit that
 	// finds a free lane goes alone and at once; what comes while all are taken goes together
 	// with the next.
-	commitLanes = 4
+	commitLanes = 2
 	// groupLimit bounds a group.
 	groupLimit = 100
 )
