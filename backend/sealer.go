@@ -7,8 +7,8 @@ import (
 )
 
 // Sealer turns payloads into what a store keeps of them, and back: it encrypts, compresses, or
-// both. A payload is a run's document or one of its events, whole; docs/sealing.md says what
-// stays readable beside them. Package seal has one for AES-GCM.
+// both. A payload is a run's document, one of its events or those of a commit, whole; docs/sealing.md
+// says what stays readable beside them. Package seal has one for AES-GCM.
 //
 // A store calls a Sealer from many goroutines at once, and some calls while it holds a lock or a
 // transaction: a Sealer is quick and does no I/O, so keys that live elsewhere are fetched before.
@@ -47,7 +47,8 @@ type Place struct {
 	Owner   Owner
 	Run     string
 	Payload Payload
-	// Seq is the checkpoint sequence of a document, and the sequence of an event.
+	// Seq is the checkpoint sequence of a document, and the sequence of an event, or of the last of
+	// several.
 	Seq int64
 }
 

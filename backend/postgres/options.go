@@ -57,7 +57,8 @@ type Options struct {
 	// WriteFormat pins the format that documents are written in to an older one, 1 to
 	// run.Format, while readers of an older release still live. What that format cannot say
 	// is refused with *run.WriteFormatError, and so is a run that has it when it is claimed
-	// with its document. Defaults to the newest.
+	// with its document. Format 1 also writes a row for each event, where newer ones write one
+	// for those of a commit. Defaults to the newest.
 	WriteFormat int
 	// Sealer encrypts or compresses documents and events before they are stored, and opens what
 	// is sealed; see docs/sealing.md. It may open what is stored under several keys. Defaults to
