@@ -19,9 +19,10 @@ update runs r set wake_at = null, claim_token = $2 || r.id, claimed_at = now(), 
 from due where r.id = due.id returning r.id, r.claim_token, r.checkpoint_seq, r.document`
 
 // rawCommit commits a group under its fences, with events. 1 to 4: ids, tokens, sequences, documents; 5 whether it is the last
-// commit of the runs; 6 to 9 events: run ids, sequences, checkpoint ids, bodies.
+// commit of the runs; 6 and 7 the row of events of each: sequences and bodies.
 const rawCommit = `with given as materialized (
-  select * from unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[]) g(id, token, expected, document)
+  select * from unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $6::bigint[], $7::bytea[])
+    g(id, token, expected, document, event_seq, event_body)
 ), committed as (
   update runs r set document = g.document, checkpoint_seq = g.expected + 1, checkpoint_id = g.id || g.expected, updated_at = now(),
     status = case when $5 then 'done' else 'running' end, finished_at = case when $5 then now() end,
@@ -29,16 +30,14 @@ const rawCommit = `with given as materialized (
     claim_token = case when not $5 then r.claim_token end, claimed_at = case when not $5 then r.claimed_at end,
     claim_attempts = 0, claim_abandons = 0
   from given g where r.id = g.id and r.checkpoint_seq = g.expected and r.claim_token = g.token
-  returning r.id
+  returning r.id, r.checkpoint_id, g.event_seq, g.event_body
 ), appended as (
-  insert into events (run_id, seq, checkpoint_id, body)
-  select e.run_id, e.seq, e.checkpoint_id, e.body
-  from unnest($6::text[], $7::bigint[], $8::text[], $9::bytea[]) e(run_id, seq, checkpoint_id, body)
-  where (e.run_id in (select id from committed)) is true
+  insert into events (run_id, seq, checkpoint_id, body) select id, event_seq, checkpoint_id, event_body from committed
 )
 select count(*) from committed`
 
-// rawStart stores one run, as rawCommit commits one. 1 id, 2 document, 3 graph id, 4 graph hash, 5 to 7 events.
+// rawStart stores one run, as rawCommit commits one. 1 id, 2 document, 3 graph id, 4 graph hash, 5 and 6 the row
+// of events: its sequence and body.
 const rawStart = `with started as (
   insert into runs (id, owner, graph_id, graph_hash, status, started_at, updated_at, claim_token, claimed_at, claim_attempts,
     checkpoint_seq, checkpoint_type, checkpoint_id, document)
@@ -46,8 +45,7 @@ const rawStart = `with started as (
 ), listed as (
   insert into starts (started_at, id, owner, graph_id, graph_hash) values (now(), $1, '', $3, $4)
 )
-insert into events (run_id, seq, checkpoint_id, body)
-select $1, e.seq, e.checkpoint_id, e.body from unnest($5::bigint[], $6::text[], $7::bytea[]) e(seq, checkpoint_id, body)`
+insert into events (run_id, seq, checkpoint_id, body) values ($1, $5, $1, $6)`
 
 // rawPool is a pool whose connections look for tables in one schema.
 func rawPool(ctx context.Context, e *env, schema string, connections int) (*pgxpool.Pool, error) {
@@ -61,25 +59,6 @@ func rawPool(ctx context.Context, e *env, schema string, connections int) (*pgxp
 	}
 	config.ConnConfig.RuntimeParams["search_path"] = pgx.Identifier{schema}.Sanitize()
 	return pgxpool.NewWithConfig(ctx, config)
-}
-
-// rawEvents are the events of one commit, for several runs.
-type rawEvents struct {
-	runs        []string
-	seqs        []int64
-	checkpoints []*string
-	bodies      [][]byte
-}
-
-func (v *rawEvents) add(id string, events []recorded) {
-	for _, event := range events {
-		v.runs, v.seqs, v.bodies = append(v.runs, id), append(v.seqs, event.seq), append(v.bodies, event.body)
-		var checkpoint *string
-		if event.closes {
-			checkpoint = &id
-		}
-		v.checkpoints = append(v.checkpoints, checkpoint)
-	}
 }
 
 // rawDrain drives everything that is due to its end, group runs at a time on each lane, and answers
@@ -114,14 +93,14 @@ func rawDrain(ctx context.Context, pool *pgxpool.Pool, s *script, group int) (ru
 				documents[i] = s.end
 			}
 			for step, events := range s.events[1:] {
-				var given rawEvents
-				for _, id := range ids {
-					given.add(id, events)
+				row := packed(events)
+				eventSeqs, bodies := make([]int64, len(ids)), make([][]byte, len(ids))
+				for i := range ids {
+					eventSeqs[i], bodies[i] = row.seq, row.body
 				}
 				var n int64
 				last := step == len(s.events)-2
-				if err := pool.QueryRow(ctx, rawCommit, ids, tokens, seqs, documents, last,
-					given.runs, given.seqs, given.checkpoints, given.bodies).Scan(&n); err != nil {
+				if err := pool.QueryRow(ctx, rawCommit, ids, tokens, seqs, documents, last, eventSeqs, bodies).Scan(&n); err != nil {
 					return err
 				}
 				if n != int64(len(ids)) {
@@ -140,16 +119,14 @@ func rawDrain(ctx context.Context, pool *pgxpool.Pool, s *script, group int) (ru
 
 // rawOne starts a run and ends it, in two round trips.
 func rawOne(ctx context.Context, pool *pgxpool.Pool, s *script, graphID, graphHash, id string) error {
-	var events rawEvents
-	events.add(id, s.events[0])
-	if _, err := pool.Exec(ctx, rawStart, id, s.start, graphID, graphHash, events.seqs, events.checkpoints, events.bodies); err != nil {
+	row := packed(s.events[0])
+	if _, err := pool.Exec(ctx, rawStart, id, s.start, graphID, graphHash, row.seq, row.body); err != nil {
 		return err
 	}
-	events = rawEvents{}
-	events.add(id, s.events[1])
+	row = packed(s.events[1])
 	var n int
 	if err := pool.QueryRow(ctx, rawCommit, []string{id}, []string{id}, []int64{1}, [][]byte{s.end}, true,
-		events.runs, events.seqs, events.checkpoints, events.bodies).Scan(&n); err != nil {
+		[]int64{row.seq}, [][]byte{row.body}).Scan(&n); err != nil {
 		return err
 	}
 	if n != 1 {
