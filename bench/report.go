@@ -39,6 +39,8 @@ type machine struct {
 	Go    string `json:"go"`
 	// PostgreSQL is the server's version; empty when no row needed it.
 	PostgreSQL string `json:"postgresql,omitempty"`
+	// GOGC is that of the process which all contestants run in.
+	GOGC int `json:"gogc,omitempty"`
 	// HashMS is how many milliseconds one core takes to hash 1 MB with SHA-256.
 	HashMS float64 `json:"hash_ms"`
 	// Load is the system's load average when the run began; other work makes figures worthless.
@@ -416,6 +418,9 @@ func (r *report) where() string {
 	}
 	s := fmt.Sprintf("%s, %d rounds (%s), %.0f s; %s/%s, %d cores, %s ms to hash 1 MB, load %.1f at the beginning, %s",
 		r.When.Format(time.DateOnly), r.Rounds, mode, r.Seconds, m.OS, m.Arch, m.Cores, number(m.HashMS), m.Load, m.Go)
+	if m.GOGC > 0 {
+		s += fmt.Sprintf(", GOGC %d for all", m.GOGC)
+	}
 	if m.PostgreSQL != "" {
 		s += ", PostgreSQL " + m.PostgreSQL
 	}
