@@ -321,10 +321,6 @@ func badBackend() map[string][]bad {
 			_, err := backend.OpenDocument(nil, backend.Tenantless(), "r", 1, raw)
 			return err
 		}),
-		"backend.OpenEvent": stored(func(raw []byte) error {
-			_, err := backend.OpenEvent(nil, backend.Tenantless(), "r", 1, raw)
-			return err
-		}),
 		"backend.OpenEvents": stored(func(raw []byte) (err error) {
 			for _, err = range backend.OpenEvents(nil, backend.Tenantless(), "r", 1, raw, 0) {
 			}
@@ -344,10 +340,6 @@ func badBackend() map[string][]bad {
 			_, err := backend.PackEvents(nil, backend.Tenantless(), "c", []run.Event{{}}, 0)
 			return err
 		}, run.ErrInvalidEvent, ""}},
-		"backend.SameStoredEvent": stored(func(raw []byte) error {
-			_, err := backend.SameStoredEvent(nil, backend.Tenantless(), "r", 1, raw, nil, nil)
-			return err
-		})[1:],
 		"seal.AESGCM": {
 			{"a short key", func(*world) error { _, err := seal.AESGCM(map[string][]byte{"k": {1, 2}}, "k"); return err }, errArgument, "32 random"},
 			{"no key of that id", func(*world) error { _, err := seal.AESGCM(nil, "k"); return err }, errArgument, "current key"},

@@ -267,7 +267,6 @@ var noBadInput = map[string]string{
 	"run.Snooze":             "an instant in the past means due at once, also the zero one; node.Snooze refuses that",
 
 	"backend.SealDocument": "seals any bytes; what a Sealer does wrong is a *SealingError",
-	"backend.SealEvent":    "seals any bytes; what a Sealer does wrong is a *SealingError",
 
 	"backend.VersionPage":   "cuts what a store found; the query is checked by CheckGraphQuery",
 	"backend.LatestVersion": "passes on what GraphVersions answered",

@@ -95,7 +95,7 @@ func PackEvents(s Sealer, owner Owner, id checkpoint.ID, events []run.Event, for
 func sealRow(s Sealer, owner Owner, id string, row *EventRow, head int) (err error) {
 	plain := row.Body
 	if head == 0 {
-		row.Body, row.Digest, err = SealEvent(s, owner, id, row.Seq, plain)
+		row.Body, row.Digest, err = sealEvent(s, owner, id, row.Seq, plain)
 		return err
 	}
 	at := Place{Owner: owner, Run: id, Payload: EventPayload, Seq: row.Seq}
@@ -313,7 +313,7 @@ func holds(s Sealer, owner Owner, id string, row EventRow, events []run.Event) e
 		if err != nil {
 			return err
 		}
-		same, err := SameStoredEvent(s, owner, id, row.Seq, row.Body, row.Digest, plain)
+		same, err := sameStoredEvent(s, owner, id, row.Seq, row.Body, row.Digest, plain)
 		if err == nil && !same {
 			err = EventConflict(row.Seq)
 		}

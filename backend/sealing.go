@@ -37,9 +37,9 @@ func SealDocument(s Sealer, owner Owner, id string, seq int64, plain []byte) ([]
 	return seal(s, key, at, plain)
 }
 
-// SealEvent is what a store keeps of an encoded event, and beside it the digest that tells equal
+// sealEvent is what a store keeps of an encoded event, and beside it the digest that tells equal
 // events (clause E1), nil for bytes that stay plain. *SealingError.
-func SealEvent(s Sealer, owner Owner, id string, seq int64, plain []byte) (stored, digest []byte, err error) {
+func sealEvent(s Sealer, owner Owner, id string, seq int64, plain []byte) (stored, digest []byte, err error) {
 	if s == nil {
 		return plain, nil, nil
 	}
@@ -76,27 +76,10 @@ func OpenDocument(s Sealer, owner Owner, id string, seq int64, stored []byte) (*
 	return d, nil
 }
 
-// OpenEvent is a stored event: *CorruptError, *SealedError or *SealingError.
-func OpenEvent(s Sealer, owner Owner, id string, seq int64, stored []byte) (run.Event, error) {
-	at := Place{Owner: owner, Run: id, Payload: EventPayload, Seq: seq}
-	plain, err := open(s, at, stored)
-	if err != nil {
-		return run.Event{}, err
-	}
-	e, err := run.DecodeEvent(plain)
-	if err == nil && (e.Run != id || e.Seq != seq) {
-		err = fmt.Errorf("it is event %d of run %s", e.Seq, e.Run)
-	}
-	if err != nil {
-		return run.Event{}, corrupt(at, err)
-	}
-	return e, nil
-}
-
-// SameStoredEvent reports whether a stored event, with the digest beside it or nil, has the same
+// sameStoredEvent reports whether a stored event, with the digest beside it or nil, has the same
 // canonical content as an encoded one (clause E1), whichever of the two is sealed and under whichever
 // key: digests are compared under the stored event's key, and without one the contents.
-func SameStoredEvent(s Sealer, owner Owner, id string, seq int64, stored, digest, plain []byte) (bool, error) {
+func sameStoredEvent(s Sealer, owner Owner, id string, seq int64, stored, digest, plain []byte) (bool, error) {
 	at := Place{Owner: owner, Run: id, Payload: EventPayload, Seq: seq}
 	// An envelope that is damaged or newer is open's to answer.
 	if key, _, sealed, err := openEnvelope(stored); err == nil && sealed && s != nil && digest != nil {
