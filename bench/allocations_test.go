@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
+	"github.com/belay-run/belay/backend/memory"
 	"github.com/belay-run/belay/claim"
 	"github.com/belay-run/belay/run"
 )
@@ -69,5 +71,35 @@ func TestAllocationsStayWithinTheirBounds(t *testing.T) {
 				t.Logf("%v allocations", got)
 			}
 		})
+	}
+}
+
+// TestADrivenRunStaysWithinItsBounds pins what the engine allocates to claim, execute and commit a one-node run in memory: row P7
+// without the machine that it runs on.
+func TestADrivenRunStaysWithinItsBounds(t *testing.T) {
+	const runs, mostAllocations, mostBytes = 5000, 28, 5600
+	store := memory.New(memory.Options{})
+	defer store.Close()
+	b, err := newBelay(t.Context(), store, memorySlots, 1, runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.startAll(t.Context(), runs, text(1000)); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := b.drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	allocations := float64(after.Mallocs-before.Mallocs) / runs
+	bytes := float64(after.TotalAlloc-before.TotalAlloc) / runs
+	t.Logf("%.1f allocations, %.0f bytes", allocations, bytes)
+	if allocations > mostAllocations || bytes > mostBytes {
+		t.Errorf("%.1f allocations and %.0f bytes a run, at most %d and %d are allowed", allocations, bytes, mostAllocations, mostBytes)
+	}
+	if err := b.check(t.Context(), store, runs); err != nil {
+		t.Error(err)
 	}
 }

@@ -62,7 +62,9 @@ func (d *dispatcher) run() {
 	s.listen(d)
 	for {
 		if v := s.next(); v != nil {
-			s.engine.scheduler.Go(func() { s.work(v) })
+			s.mu.Lock()
+			s.call(v)
+			s.mu.Unlock()
 		}
 		pause, goesOn := d.pause()
 		if !goesOn || !s.engine.wait(s.ctx, pause, d.woken) {

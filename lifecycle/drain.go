@@ -74,7 +74,9 @@ func (e *Engine) Drain(ctx context.Context, opts DrainOptions) (Drained, error) 
 		}
 	})
 	defer stop()
-	e.scheduler.Go(func() { s.work(nil) }) // a node that never returns must not hold Drain up
+	s.mu.Lock()
+	s.call(nil) // a node that never returns must not hold Drain up
+	s.mu.Unlock()
 	s.over.Wait()
 	s.close()
 

@@ -71,7 +71,9 @@ func (t *slot) use(lease claim.Lease, d *run.Document, now instants, sent time.T
 	v.reached.Store(d)
 	s.engine.stats.claims.Add(1)
 	s.engine.beat.hold([]*vehicle{v})
-	s.engine.scheduler.Go(func() { s.work(v) })
+	s.mu.Lock()
+	s.call(v)
+	s.mu.Unlock()
 }
 
 // giveUp frees a slot that was not used.

@@ -43,6 +43,7 @@ type session struct {
 	active   int        // vehicles that were claimed and have not finished
 	queue    []*vehicle // those of them that nobody drives yet
 	called   bool       // a goroutine is on its way to take one
+	resting  []*worker  // those that found nothing to do
 	claiming bool
 	asked    int  // slots that the claim in flight may fill
 	again    bool // something may be due that no claim has looked for
@@ -65,10 +66,70 @@ func newSession(ctx context.Context, e *Engine, filter claim.Filter) *session {
 	return s
 }
 
+// worker is a goroutine of a session. Without anything to do it rests until it is called, so that its
+// stack has grown already when it drives the next run.
+type worker struct {
+	name    goroutine
+	vehicle *vehicle // what it is called for; nil: whatever there is
+	called  event
+}
+
+// maxResting bounds the workers that rest.
+const maxResting = 256
+
+// call has a worker drive a vehicle, or without one whatever there is. The caller holds the lock.
+func (s *session) call(v *vehicle) {
+	if n := len(s.resting); n > 0 {
+		w := s.resting[n-1]
+		s.resting = s.resting[:n-1]
+		w.vehicle = v
+		w.called.Set()
+		return
+	}
+	s.engine.scheduler.Go(func() { s.serve(v) })
+}
+
+// serve is a worker's life.
+func (s *session) serve(v *vehicle) {
+	w := &worker{name: currentGoroutine(), vehicle: v, called: s.engine.scheduler.NewEvent()}
+	for {
+		if w.vehicle == nil {
+			s.mu.Lock()
+			s.called = false
+			s.mu.Unlock()
+		}
+		s.work(w.name, w.vehicle)
+		if !s.rest(w) {
+			return
+		}
+	}
+}
+
+// rest waits until the worker is called. It reports false when there is nothing to wait for.
+func (s *session) rest(w *worker) bool {
+	s.mu.Lock()
+	if s.ended || len(s.resting) == maxResting {
+		s.mu.Unlock()
+		return false
+	}
+	w.vehicle = nil
+	s.resting = append(s.resting, w)
+	s.mu.Unlock()
+	w.called.Wait()
+	return true
+}
+
+// dismiss ends the workers that rest. The caller holds the lock.
+func (s *session) dismiss() {
+	for _, w := range s.resting {
+		w.called.Set()
+	}
+	s.resting = nil
+}
+
 // work drives a vehicle, and then whatever else there is, until there is nothing for this
 // goroutine. Without a vehicle it begins by claiming.
-func (s *session) work(v *vehicle) {
-	here := currentGoroutine()
+func (s *session) work(here goroutine, v *vehicle) {
 	if v == nil {
 		v = s.next()
 	}
@@ -84,14 +145,15 @@ func (s *session) work(v *vehicle) {
 
 // carryOn is what the last of a superstep does, when it was not the goroutine that began it.
 func (s *session) carryOn(v *vehicle) {
-	v.goroutine = currentGoroutine()
+	here := currentGoroutine()
+	v.goroutine = here
 	s.shield(v, func() {
 		if v.settle() {
 			v.advance()
 		}
 	})
 	if v.over() {
-		s.work(nil)
+		s.work(here, nil)
 	}
 }
 
@@ -117,17 +179,9 @@ func (s *session) take() *vehicle {
 	s.queue = s.queue[1:]
 	if !s.called && (len(s.queue) > 0 || !s.claiming && s.claims()) {
 		s.called = true
-		s.engine.scheduler.Go(s.help)
+		s.call(nil)
 	}
 	return v
-}
-
-// help is a goroutine that was called.
-func (s *session) help() {
-	s.mu.Lock()
-	s.called = false
-	s.mu.Unlock()
-	s.work(nil)
 }
 
 // free is how many slots are. The caller holds the lock.
@@ -235,6 +289,7 @@ func other(c claim.Class) claim.Class {
 func (s *session) settleOver() {
 	if s.active == 0 && !s.claiming {
 		s.ended = true
+		s.dismiss()
 		s.over.Set()
 	}
 }

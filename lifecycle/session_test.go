@@ -3,11 +3,15 @@ package lifecycle
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/backend/memory"
 	"github.com/belay-run/belay/claim"
+	"github.com/belay-run/belay/graph"
 	"github.com/belay-run/belay/node"
 )
 
@@ -90,4 +94,63 @@ func TestPreferenceAlternatesWhileThereIsOneSlot(t *testing.T) {
 	if want := []claim.Class{claim.Ready, claim.Expired, claim.Ready, claim.Expired}; !slices.Equal(store.prefers, want) {
 		t.Errorf("preferred %v, want %v", store.prefers, want)
 	}
+}
+
+// counted counts the goroutines that begin and that end.
+type counted struct {
+	goroutines
+	begun, ended atomic.Int64
+}
+
+func (c *counted) Go(f func()) {
+	c.begun.Add(1)
+	c.goroutines.Go(func() {
+		defer c.ended.Add(1)
+		f()
+	})
+}
+
+// TestWorkersRestAndAreCalledAgain: what is driven takes about as many goroutines as are driven at the
+// same time, however many runs follow each other, and none of them outlasts the session.
+func TestWorkersRestAndAreCalledAgain(t *testing.T) {
+	const runs, slots = 1000, 10
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(memory.Options{})
+		defer store.Close()
+		nodes := node.NewRegistry()
+		nodes.Add(node.Of("work", 1, func(context.Context, struct{}) (struct{}, error) {
+			time.Sleep(time.Second) // all slots are taken before one is free again
+			return struct{}{}, nil
+		}))
+		made := &counted{}
+		e, err := New(Config{Backend: store, Nodes: nodes, Concurrency: slots, scheduler: made})
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := graph.ParseYAML([]byte(`
+id: one
+nodes: {work: {use: work}}
+edges: {in: {from: $start, to: work}, out: {from: work, to: $finish}}
+`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref, err := e.Publish(t.Context(), doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range runs {
+			if _, err := e.Start(t.Context(), ref, nil, StartOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done, err := e.Drain(t.Context(), DrainOptions{})
+		if err != nil || done.Commits != runs {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		synctest.Wait()
+		if begun, ended := made.begun.Load(), made.ended.Load(); begun > 3*slots || ended != begun {
+			t.Errorf("%d goroutines for %d runs in %d slots, of which %d ended", begun, runs, slots, ended)
+		}
+	})
 }
