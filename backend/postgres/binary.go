@@ -190,14 +190,10 @@ func appendArray[E any](b []byte, elements []E, element uint32, null func(E) boo
 	if elements == nil {
 		return b, false
 	}
-	dimensions := min(len(elements), 1)
-	b = binary.BigEndian.AppendUint32(b, uint32(dimensions))
+	b = binary.BigEndian.AppendUint32(b, 1)
 	nulls := len(b)
 	b = binary.BigEndian.AppendUint32(b, 0)
 	b = binary.BigEndian.AppendUint32(b, element)
-	if dimensions == 0 {
-		return b, true
-	}
 	b = binary.BigEndian.AppendUint32(b, uint32(len(elements)))
 	b = binary.BigEndian.AppendUint32(b, 1)
 	for _, e := range elements {

@@ -30,7 +30,7 @@ func arguments() *rapid.Generator[any] {
 		rapid.SliceOf(rapid.OneOf(raw, rapid.Just([]byte(nil)))).AsAny(), rapid.SliceOf(rapid.Bool()).AsAny(),
 		rapid.SliceOf(rapid.Int32()).AsAny(), rapid.SliceOf(rapid.Int64()).AsAny(),
 		rapid.SliceOf(instants).AsAny(), rapid.SliceOf(rapid.Ptr(instants, true)).AsAny(),
-		rapid.Just[any]([]string(nil)), rapid.Just[any]([][]byte(nil)), rapid.Just[any]([]time.Time(nil)),
+		rapid.Just[any]([]string{}), rapid.Just[any]([]*time.Time{}), rapid.Just[any]([]string(nil)), rapid.Just[any]([][]byte(nil)), rapid.Just[any]([]time.Time(nil)),
 	)
 }
 
