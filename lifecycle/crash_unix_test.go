@@ -78,6 +78,7 @@ func init() {
 func crashServe(kind, where string, effects ledger) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	fmt.Println("it can be told to stop")
 	store, err := crashStores[kind](ctx, where, os.Getenv(crashProcess))
 	if err == nil {
 		var e *lifecycle.Engine
@@ -310,6 +311,7 @@ type served struct {
 	cmd        *exec.Cmd
 	generation int
 	stopping   bool
+	listening  chan struct{}        // the process can be told to stop, or is gone
 	died       map[string]time.Time // by name of the process
 	frozen     [][2]time.Time
 }
@@ -321,13 +323,20 @@ func (s *served) start() {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), s.env...), crashProcess+"="+name)
 	cmd.Stderr = &s.errs
-	if err := cmd.Start(); err != nil {
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
 		s.t.Error(err)
 		close(s.gone)
 		return
 	}
-	s.cmd = cmd
+	listening := make(chan struct{})
+	s.cmd, s.listening = cmd, listening
 	go func() {
+		_, _ = out.Read(make([]byte, 1)) // an end says as much
+		close(listening)
 		err := cmd.Wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -433,8 +442,10 @@ func crash(t *testing.T, c crashing) {
 	for _, p := range places {
 		p.mu.Lock()
 		p.stopping = true
+		listening := p.listening
 		p.mu.Unlock()
 		p.signal(syscall.SIGCONT)
+		<-listening
 		p.signal(syscall.SIGTERM)
 		<-p.gone
 	}
