@@ -326,8 +326,8 @@ func badBackend() map[string][]bad {
 			}
 			return err
 		}),
-		"backend.LastEvent": stored(func(raw []byte) error {
-			_, err := backend.LastEvent(nil, backend.Tenantless(), "r", 1, raw)
+		"backend.EventAt": stored(func(raw []byte) error {
+			_, err := backend.EventAt(nil, backend.Tenantless(), "r", 1, raw, 1)
 			return err
 		}),
 		"backend.FirstEvent": {{"a list with no beginning", func(*world) error { _, err := backend.FirstEvent("r", 5, []byte(`[{`)); return err }, backend.ErrCorrupt, "event 5"}},

@@ -266,14 +266,20 @@ func eventOf(id string, seq int64, content []byte) (run.Event, error) {
 	return e, err
 }
 
-// LastEvent is the event that a stored row ends with: *CorruptError, *SealedError or *SealingError.
-func LastEvent(s Sealer, owner Owner, id string, seq int64, stored []byte) (last run.Event, err error) {
-	for last, err = range OpenEvents(s, owner, id, seq, stored, seq-1) {
-		if err != nil {
-			return run.Event{}, err
-		}
+// EventAt is the event of a stored row that has a sequence, nil when the row has none: the row lies behind
+// it. *CorruptError, *SealedError or *SealingError.
+func EventAt(s Sealer, owner Owner, id string, row int64, stored []byte, seq int64) (*run.Event, error) {
+	first, err := FirstEvent(id, row, stored)
+	if err != nil || first > seq {
+		return nil, err
 	}
-	return last, nil
+	for e, err := range OpenEvents(s, owner, id, row, stored, seq-1) {
+		if err != nil {
+			return nil, err
+		}
+		return &e, nil
+	}
+	return nil, nil
 }
 
 // NewEvents are those of events, ascending and of one run, that a stored row does not hold. One that it

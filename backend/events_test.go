@@ -164,9 +164,9 @@ func TestRowsListAsTheirEvents(t *testing.T) {
 				t.Fatalf("a row after %d begins with %d, and says %d, %v", last, r.First, first, err)
 			}
 			last = r.Seq
-			e, err := backend.LastEvent(h.sealer, backend.Tenant("acme"), "r", r.Seq, r.Body)
-			if err != nil || e.Seq != r.Seq {
-				t.Fatalf("a row ends with event %d, %v", e.Seq, err)
+			e, err := backend.EventAt(h.sealer, backend.Tenant("acme"), "r", r.Seq, r.Body, r.Seq)
+			if err != nil || e == nil || e.Seq != r.Seq {
+				t.Fatalf("a row ends with event %v, %v", e, err)
 			}
 		}
 		from, to := int64(0), int64(3)

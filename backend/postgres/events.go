@@ -38,17 +38,14 @@ func (v view) FetchEvent(ctx context.Context, scope backend.Scope, id string, se
 	if last == nil {
 		return run.Event{}, backend.ErrNotFound
 	}
-	first, err := backend.FirstEvent(id, *last, body)
+	e, err := backend.EventAt(v.s.opts.Sealer, ownerOf(owner), id, *last, body, seq)
 	switch {
 	case err != nil:
 		return run.Event{}, err
-	case first > seq: // between two rows
+	case e == nil: // it would be between two rows
 		return run.Event{}, backend.ErrNotFound
 	}
-	for e, err := range backend.OpenEvents(v.s.opts.Sealer, ownerOf(owner), id, *last, body, seq-1) {
-		return e, err
-	}
-	return run.Event{}, backend.ErrNotFound
+	return *e, nil
 }
 
 func (v view) LatestEvent(ctx context.Context, scope backend.Scope, id string) (*run.Event, error) {
@@ -61,11 +58,7 @@ func (v view) LatestEvent(ctx context.Context, scope backend.Scope, id string) (
 	if err := v.one(ctx, "latest event", stEventLatest, []any{&owner, &seq, &body}, id, ownerArg(scope)); err != nil || seq == nil {
 		return nil, err
 	}
-	e, err := backend.LastEvent(v.s.opts.Sealer, ownerOf(owner), id, *seq, body)
-	if err != nil {
-		return nil, err
-	}
-	return &e, nil
+	return backend.EventAt(v.s.opts.Sealer, ownerOf(owner), id, *seq, body, *seq)
 }
 
 func (v view) ListEvents(ctx context.Context, scope backend.Scope, id string, q backend.EventQuery) (backend.EventPage, error) {

@@ -30,19 +30,9 @@ func (v view) FetchEvent(ctx context.Context, scope backend.Scope, id string, se
 	}
 	var e *run.Event
 	err := v.history(ctx, "fetch event", scope, id, func(db session, h history) error {
-		return db.query(ctx, stEventAt, func(r row) error {
-			first, err := backend.FirstEvent(id, r.int(0), r.blob(1))
-			if err != nil || first > seq {
-				return err
-			}
-			for found, err := range h.events(r.int(0), r.blob(1), seq-1) {
-				if err != nil {
-					return err
-				}
-				e = &found
-				break
-			}
-			return nil
+		return db.query(ctx, stEventAt, func(r row) (err error) {
+			e, err = backend.EventAt(h.sealer, h.owner, id, r.int(0), r.blob(1), seq)
+			return err
 		}, h.number, seq)
 	})
 	switch {
@@ -60,9 +50,8 @@ func (v view) LatestEvent(ctx context.Context, scope backend.Scope, id string) (
 	}
 	var e *run.Event
 	err := v.history(ctx, "latest event", scope, id, func(db session, h history) error {
-		return db.query(ctx, stEventLatest, func(r row) error {
-			last, err := backend.LastEvent(h.sealer, h.owner, id, r.int(0), r.blob(1))
-			e = &last
+		return db.query(ctx, stEventLatest, func(r row) (err error) {
+			e, err = backend.EventAt(h.sealer, h.owner, id, r.int(0), r.blob(1), r.int(0))
 			return err
 		}, h.number)
 	})
