@@ -209,7 +209,7 @@ func (c *candidates) gatherOldest(w *walk, class, n int) {
 func (c *candidates) gatherNamed() {
 	for _, r := range c.named {
 		at := r.due
-		if at.lane != nil && at.lane.runs[at.class][at.pos].at <= c.until(at.class) && c.inFilter(at.lane) {
+		if at.lane != nil && at.at <= c.until(at.class) && c.inFilter(at.lane) {
 			c.add(r, at.class)
 		}
 	}

@@ -12,8 +12,9 @@ import (
 // are in neither order, so claiming costs the same whatever the history.
 //
 // Runs are kept in lanes, one for each stored graph version and so for each owner, and
-// an order over all runs is a heap of lanes, each of which is a heap of runs. A claim can
-// so leave out an owner or a graph without looking at its runs one by one.
+// an order over all runs is a heap of lanes, each of which is an ordered list of runs. A claim can
+// so leave out an owner or a graph without looking at its runs one by one. Runs are claimed from the front
+// of a lane and become due or claimed at its end, nearly always, and there a list costs next to nothing.
 type dueIndex struct {
 	mu    sync.Mutex
 	lanes [classes]laneHeap
@@ -32,7 +33,7 @@ const (
 type place struct {
 	lane  *lane
 	class int // byWake or byClaim
-	pos   int
+	at    int64
 }
 
 // entry is a run in an order, with the instant it stands there by.
@@ -49,7 +50,7 @@ func (a entry) before(b entry) bool {
 type lane struct {
 	owner *owner
 	ref   graph.Ref
-	runs  [classes]runHeap
+	runs  [classes]ordered
 	pos   [classes]int // in the heaps of lanes, where runs has any
 }
 
@@ -66,20 +67,15 @@ func (x *dueIndex) set(r *row, l *lane, st *claim.State) {
 }
 
 func (x *dueIndex) put(r *row, l *lane, class int, at int64) {
-	e := entry{at: at, row: r}
 	if r.due.lane == l && r.due.class == class {
-		l.runs[class].move(r.due.pos, e)
-		x.lanes[class].fix(l.pos[class])
+		if r.due.at != at {
+			x.take(r)
+			x.enter(r, l, class, at)
+		}
 		return
 	}
 	x.remove(r)
-	r.due.lane, r.due.class = l, class
-	l.runs[class].push(e)
-	if len(l.runs[class]) == 1 {
-		x.lanes[class].push(l)
-	} else if r.due.pos == 0 {
-		x.lanes[class].fix(l.pos[class])
-	}
+	x.enter(r, l, class, at)
 	if l.owner.queued == 0 {
 		// Behind everybody who waits already.
 		x.turns++
@@ -92,84 +88,44 @@ func (x *dueIndex) put(r *row, l *lane, class int, at int64) {
 }
 
 func (x *dueIndex) remove(r *row) {
-	l, class, pos := r.due.lane, r.due.class, r.due.pos
+	l, class := r.due.lane, r.due.class
 	if l == nil {
 		return
 	}
-	l.runs[class].remove(pos)
-	if len(l.runs[class]) == 0 {
-		x.lanes[class].remove(l.pos[class])
-	} else if pos == 0 {
-		x.lanes[class].fix(l.pos[class])
-	}
-	r.due.lane = nil
+	x.take(r)
+	r.due = place{}
 	l.owner.queued--
 	if class == byClaim {
 		l.owner.claims--
 	}
 }
 
-// runHeap is a binary heap of runs that knows where each one stands.
-type runHeap []entry
-
-func (h *runHeap) push(e entry) {
-	*h = append(*h, e)
-	h.up(len(*h)-1, e)
-}
-
-func (h *runHeap) remove(i int) {
-	last := len(*h) - 1
-	e := (*h)[last]
-	(*h)[last] = entry{}
-	*h = (*h)[:last]
-	if i < last {
-		h.move(i, e)
+// enter puts a run into an order.
+func (x *dueIndex) enter(r *row, l *lane, class int, at int64) {
+	r.due = place{lane: l, class: class, at: at}
+	e := entry{at: at, row: r}
+	runs := &l.runs[class]
+	runs.insert(e)
+	if runs.count == 1 {
+		x.lanes[class].push(l)
+	} else if runs.first() == e {
+		x.lanes[class].fix(l.pos[class])
 	}
 }
 
-// move puts e at i, and then where it belongs.
-func (h *runHeap) move(i int, e entry) {
-	if i > 0 && e.before((*h)[(i-1)/2]) {
-		h.up(i, e)
-	} else {
-		h.down(i, e)
+// take takes a run out of the order in which it is.
+func (x *dueIndex) take(r *row) {
+	l, class := r.due.lane, r.due.class
+	e := entry{at: r.due.at, row: r}
+	runs := &l.runs[class]
+	first := runs.first() == e
+	if first && runs.count == 1 {
+		x.lanes[class].remove(l.pos[class])
 	}
-}
-
-func (h *runHeap) up(i int, e entry) {
-	heap := *h
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !e.before(heap[parent]) {
-			break
-		}
-		heap[i] = heap[parent]
-		heap[i].row.due.pos = i
-		i = parent
+	runs.remove(e)
+	if first && runs.count > 0 {
+		x.lanes[class].fix(l.pos[class])
 	}
-	heap[i] = e
-	e.row.due.pos = i
-}
-
-func (h *runHeap) down(i int, e entry) {
-	heap := *h
-	for {
-		child := 2*i + 1
-		if child >= len(heap) {
-			break
-		}
-		if right := child + 1; right < len(heap) && heap[right].before(heap[child]) {
-			child = right
-		}
-		if !heap[child].before(e) {
-			break
-		}
-		heap[i] = heap[child]
-		heap[i].row.due.pos = i
-		i = child
-	}
-	heap[i] = e
-	e.row.due.pos = i
 }
 
 // laneHeap is a binary heap of the lanes that have runs of one class, by their heads.
@@ -178,7 +134,7 @@ type laneHeap struct {
 	lanes []*lane
 }
 
-func (h *laneHeap) head(i int) entry { return h.lanes[i].runs[h.class][0] }
+func (h *laneHeap) head(i int) entry { return h.lanes[i].runs[h.class].first() }
 
 func (h *laneHeap) push(l *lane) {
 	h.lanes = append(h.lanes, l)

@@ -29,19 +29,21 @@ func (x *dueIndex) check() error {
 			return fmt.Errorf("the heap of class %d says it is of %d", class, heap.class)
 		}
 		for i, l := range heap.lanes {
-			if l.pos[class] != i || len(l.runs[class]) == 0 {
-				return fmt.Errorf("class %d: lane %d says it is at %d, with %d runs", class, i, l.pos[class], len(l.runs[class]))
+			if l.pos[class] != i || l.runs[class].count == 0 {
+				return fmt.Errorf("class %d: lane %d says it is at %d, with %d runs", class, i, l.pos[class], l.runs[class].count)
 			}
 			if i > 0 && heap.head(i).before(heap.head((i-1)/2)) {
 				return fmt.Errorf("class %d: lane %d stands below a later one", class, i)
 			}
-			for k, e := range l.runs[class] {
-				if e.row.due != (place{lane: l, class: class, pos: k}) {
-					return fmt.Errorf("class %d: run %s at %d says it is at %+v", class, e.row.id, k, e.row.due)
+			var last entry
+			for k, e := range slices.Concat(l.runs[class].chunks...) {
+				if e.row.due != (place{lane: l, class: class, at: e.at}) {
+					return fmt.Errorf("class %d: run %s at %d says it is at %+v", class, e.row.id, e.at, e.row.due)
 				}
-				if k > 0 && e.before(l.runs[class][(k-1)/2]) {
-					return fmt.Errorf("class %d: run %s stands below a later one", class, e.row.id)
+				if k > 0 && !last.before(e) {
+					return fmt.Errorf("class %d: run %s stands behind a later one", class, e.row.id)
 				}
+				last = e
 				queued[l.owner]++
 				if class == byClaim {
 					claims[l.owner]++
@@ -106,7 +108,7 @@ func TestTheDueIndexHoldsEachRunWhereItsStateSays(t *testing.T) {
 		}
 		for _, r := range rows {
 			is := r.due
-			is.pos = 0
+			is.at = 0
 			if there := where[r]; is.lane != there.lane || there.lane != nil && is.class != there.class {
 				t.Errorf("run %s stands at %+v, want %+v", r.id, is, there)
 			}
@@ -154,7 +156,7 @@ func TestAFinishedRunIsInNoIndexThatClaimingLooksAt(t *testing.T) {
 		x.set(r, l, &claim.State{Token: "t", ClaimedAt: instant(i)})
 		x.set(r, l, &claim.State{})
 	}
-	if n := len(l.runs[byWake]) + len(l.runs[byClaim]) + len(x.lanes[byWake].lanes) + len(x.lanes[byClaim].lanes); n != 0 {
+	if n := l.runs[byWake].count + l.runs[byClaim].count + len(x.lanes[byWake].lanes) + len(x.lanes[byClaim].lanes); n != 0 {
 		t.Errorf("the index still holds %d", n)
 	}
 }

@@ -9,8 +9,8 @@ import (
 const chunkSize = 512
 
 // ordered is a list of runs, ascending by an instant and then by id: chunks of bounded
-// size, so that a run in the middle costs little, and a run at the end, where nearly all
-// are added, next to nothing.
+// size, so that a run in the middle costs little, and one at either end, where nearly all
+// are added and removed, next to nothing.
 type ordered struct {
 	chunks [][]entry
 	count  int
@@ -29,6 +29,9 @@ func (o *ordered) find(e entry) (chunk, pos int) {
 	if n := len(o.chunks); n > 0 {
 		if last := o.chunks[n-1]; last[len(last)-1].before(e) {
 			return n - 1, len(last)
+		}
+		if !o.first().before(e) {
+			return 0, 0
 		}
 	}
 	chunk, _ = slices.BinarySearchFunc(o.chunks, e, func(c []entry, e entry) int {
@@ -72,10 +75,37 @@ func (o *ordered) remove(e entry) {
 		return
 	}
 	o.count--
-	o.chunks[chunk] = slices.Delete(o.chunks[chunk], pos, pos+1)
+	if pos == 0 {
+		o.chunks[chunk][0] = entry{}
+		o.chunks[chunk] = o.chunks[chunk][1:]
+	} else {
+		o.chunks[chunk] = slices.Delete(o.chunks[chunk], pos, pos+1)
+	}
 	if len(o.chunks[chunk]) == 0 {
 		o.chunks = slices.Delete(o.chunks, chunk, chunk+1)
 	}
+}
+
+// first is the first entry of a list that is not empty.
+func (o *ordered) first() entry { return o.chunks[0][0] }
+
+// cursor is a position in a list that does not change meanwhile; the zero cursor is the first.
+type cursor struct{ chunk, pos int }
+
+// get is the entry at a position; ok is false past the end.
+func (o *ordered) get(c cursor) (e entry, ok bool) {
+	if c.chunk == len(o.chunks) {
+		return entry{}, false
+	}
+	return o.chunks[c.chunk][c.pos], true
+}
+
+// after is the position behind one at which there is an entry.
+func (o *ordered) after(c cursor) cursor {
+	if c.pos++; c.pos == len(o.chunks[c.chunk]) {
+		return cursor{chunk: c.chunk + 1}
+	}
+	return c
 }
 
 // before copies up to n entries before e, the last first.

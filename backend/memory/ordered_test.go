@@ -16,7 +16,7 @@ func TestAnOrderedListIsASortedSlice(t *testing.T) {
 		// Most steps add a run at the end, as in life, so that chunks fill and split.
 		next := 0
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			switch rapid.SampledFrom([]string{"many", "many", "one", "remove"}).Draw(t, "step") {
+			switch rapid.SampledFrom([]string{"many", "many", "one", "remove", "remove from the front"}).Draw(t, "step") {
 			case "many":
 				for range rapid.IntRange(1, 2*chunkSize).Draw(t, "n") {
 					e := entry{at: min(int64(next), spread), row: &row{id: fmt.Sprintf("r%07d", next)}}
@@ -31,6 +31,15 @@ func TestAnOrderedListIsASortedSlice(t *testing.T) {
 				list.insert(e)
 				i, _ := slices.BinarySearchFunc(want, e, entry.compare)
 				want = slices.Insert(want, i, e)
+			case "remove from the front":
+				n := min(rapid.IntRange(1, 2*chunkSize).Draw(t, "n"), len(want))
+				for _, e := range want[:n] {
+					if list.first() != e {
+						t.Fatalf("the first is %+v, want %+v", list.first(), e)
+					}
+					list.remove(e)
+				}
+				want = want[n:]
 			case "remove":
 				for range rapid.IntRange(1, chunkSize).Draw(t, "n") {
 					if len(want) == 0 {
@@ -53,6 +62,16 @@ func TestAnOrderedListIsASortedSlice(t *testing.T) {
 		}
 		if got := slices.Concat(list.chunks...); !slices.Equal(got, want) {
 			t.Fatalf("the list is not the sorted slice: %d entries, want %d", len(got), len(want))
+		}
+		at := cursor{}
+		for i, e := range want {
+			if got, ok := list.get(at); !ok || got != e {
+				t.Fatalf("at %d the cursor is at %+v, %t, want %+v", i, got, ok, e)
+			}
+			at = list.after(at)
+		}
+		if e, ok := list.get(at); ok {
+			t.Fatalf("past the end the cursor is at %+v", e)
 		}
 		n := rapid.IntRange(0, 2*chunkSize).Draw(t, "page")
 		before := entry{at: rapid.Int64Range(-1, spread+1).Draw(t, "before"), row: &row{id: "r0000500"}}

@@ -1,7 +1,7 @@
 package memory
 
 // walk goes through the due runs of one class in their order, without changing the
-// index: from the heads of heaps down, as far as the caller asks.
+// index: through the lists of several lanes at once, as far as the caller asks.
 type walk struct {
 	index *dueIndex
 	class int
@@ -14,9 +14,10 @@ type walk struct {
 type node struct {
 	entry
 	lane *lane
-	// inner is its position in its lane's heap. outer is its lane's position in the heap
+	// inner is its position in its lane's list. outer is its lane's position in the heap
 	// of lanes if the lane was reached from there, else -1.
-	inner, outer int
+	inner cursor
+	outer int
 }
 
 // over begins a walk over all lanes.
@@ -31,7 +32,7 @@ func (x *dueIndex) overLanes(class int, until int64, admit func(*lane) bool, lan
 	w := &walk{index: x, class: class, until: until, admit: admit}
 	for _, l := range lanes {
 		if l.class == class {
-			w.reach(l.lane, 0, -1)
+			w.reach(l.lane, cursor{}, -1)
 		}
 	}
 	return w
@@ -56,8 +57,7 @@ func (w *walk) next() (e entry, ok bool) {
 	}
 	n := w.pop()
 	w.reachLanesBelow(n)
-	w.reach(n.lane, 2*n.inner+1, -1)
-	w.reach(n.lane, 2*n.inner+2, -1)
+	w.reach(n.lane, n.lane.runs[w.class].after(n.inner), -1)
 	return e, true
 }
 
@@ -70,17 +70,17 @@ func (w *walk) reachLanesBelow(n node) {
 
 func (w *walk) reachLane(outer int) {
 	if lanes := w.index.lanes[w.class].lanes; outer < len(lanes) {
-		w.reach(lanes[outer], 0, outer)
+		w.reach(lanes[outer], cursor{}, outer)
 	}
 }
 
 // reach adds a run of a lane, if there is one at the position and it is due.
-func (w *walk) reach(l *lane, inner, outer int) {
-	runs := l.runs[w.class]
-	if inner >= len(runs) || runs[inner].at > w.until {
+func (w *walk) reach(l *lane, inner cursor, outer int) {
+	e, ok := l.runs[w.class].get(inner)
+	if !ok || e.at > w.until {
 		return
 	}
-	w.nodes = append(w.nodes, node{entry: runs[inner], lane: l, inner: inner, outer: outer})
+	w.nodes = append(w.nodes, node{entry: e, lane: l, inner: inner, outer: outer})
 	i := len(w.nodes) - 1
 	for i > 0 && w.nodes[i].before(w.nodes[(i-1)/2].entry) {
 		w.nodes[i], w.nodes[(i-1)/2] = w.nodes[(i-1)/2], w.nodes[i]
