@@ -25,6 +25,7 @@ type Engine struct {
 	graphs  *graphs
 	beat    *heartbeat
 	watch   *watch
+	starter *starter
 	limits  *limits
 	serving serving
 	stats   counters
@@ -52,6 +53,7 @@ func New(cfg Config) (*Engine, error) {
 	e.Client = Client{engine: e, owner: backend.Tenantless()}
 	e.beat = newHeartbeat(e)
 	e.watch = newWatch(e)
+	e.starter = &starter{engine: e}
 	e.outage.engine = e
 	e.limits = newLimits(cfg.NodeLimits)
 	return e, nil

@@ -61,6 +61,9 @@ func (c *Client) Publish(ctx context.Context, doc *graph.Document) (graph.Ref, e
 // not published, backend.ErrConflict when the id is taken. When its answer is lost
 // (the context ends, say), starting again with the same ID or Key is safe.
 //
+// Starts without an ID and a Key that come faster than the backend stores them share calls of it (feature X2).
+// Nobody waits for others to come, and nobody longer than ctx allows.
+//
 // While Run serves, has a free slot and found nothing else due, the run is stored as claimed by
 // this engine and begins at once. A crash is then as one after any other claim.
 func (c *Client) Start(ctx context.Context, ref graph.Ref, input any, opts StartOptions) (*Run, error) {
@@ -93,9 +96,11 @@ func (c *Client) Start(ctx context.Context, ref graph.Ref, input any, opts Start
 	}
 	var sent time.Time
 	var inserted backend.Inserted
+	alone := opts.ID != "" || opts.Key != ""
 	err = e.retry(ctx, func() (err error) {
 		sent = e.clock.Now()
-		inserted, err = e.store.InsertRun(ctx, c.owner, init)
+		inserted, err = e.starter.insert(ctx, c.owner, init, alone)
+		alone = true
 		return err
 	})
 	c.tellStarted(told, init.Document, inserted, err)
