@@ -38,8 +38,9 @@ func (g *grouping) Features() backend.Features {
 func (g *grouping) Commit(ctx context.Context, scope backend.Scope, c backend.Commit) (backend.Committed, error) {
 	g.mu.Lock()
 	g.single++
+	takes := g.takes
 	g.mu.Unlock()
-	time.Sleep(g.takes)
+	time.Sleep(takes)
 	return g.Store.Commit(ctx, scope, c)
 }
 
@@ -51,8 +52,9 @@ type groupingBatches struct {
 func (b groupingBatches) Commits(ctx context.Context, scope backend.Scope, cs []backend.Commit) []backend.CommitResult {
 	b.g.mu.Lock()
 	b.g.groups = append(b.g.groups, len(cs))
+	takes := b.g.takes
 	b.g.mu.Unlock()
-	time.Sleep(b.g.takes)
+	time.Sleep(takes)
 	if b.g.before != nil {
 		b.g.before(cs)
 	}
@@ -89,6 +91,43 @@ func TestCommitsThatComeTogetherGoInGroupsAndALoneOneAtOnce(t *testing.T) {
 		drain(t, e)
 		if took := time.Since(began); took != time.Second+time.Millisecond || store.single != 1 {
 			t.Errorf("a commit that is alone took %v, %d alone", took, store.single)
+		}
+	})
+}
+
+// Of a backend that answers at once nobody waits for a group, until it takes its time again.
+func TestABackendThatAnswersAtOnceIsAskedForEachCommitAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rounds := []struct {
+			name  string
+			takes time.Duration
+			alone bool
+		}{
+			{"not known yet", time.Microsecond, false},
+			{"at once", time.Microsecond, true},
+			{"not any more, which those show that were sent at once", time.Millisecond, true},
+			{"slowly", time.Millisecond, false},
+		}
+		store := &grouping{Store: newMemory(nil)}
+		e := newEngine(t, store, options{Concurrency: 100}, act("work", func(context.Context) error { time.Sleep(time.Second); return nil }))
+		ref := publish(t, &e.Client, chain(len(rounds)))
+		for range 100 {
+			start(t, &e.Client, ref, nil, lifecycle.StartOptions{})
+		}
+		over := background(t, e, t.Context())
+		for _, round := range rounds {
+			store.mu.Lock()
+			store.takes, store.groups, store.single = round.takes, nil, 0
+			store.mu.Unlock()
+			time.Sleep(time.Second + 100*time.Millisecond)
+			store.mu.Lock()
+			if alone := store.single == 100 && len(store.groups) == 0; alone != round.alone || !alone && store.single > 8 {
+				t.Errorf("%s: %d alone and groups of %v", round.name, store.single, store.groups)
+			}
+			store.mu.Unlock()
+		}
+		if err := <-over; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -53,7 +53,7 @@ func New(cfg Config) (*Engine, error) {
 	e.Client = Client{engine: e, owner: backend.Tenantless()}
 	e.beat = newHeartbeat(e)
 	e.watch = newWatch(e)
-	e.starter = &starter{engine: e}
+	e.starter = newStarter(e)
 	e.outage.engine = e
 	e.limits = newLimits(cfg.NodeLimits)
 	return e, nil

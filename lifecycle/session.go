@@ -19,7 +19,7 @@ const claimLimit = 1000
 
 // session is one stretch of claiming, with its own slots. Goroutines of its own drive what was
 // claimed: each goes on with the next vehicle when one is done, and claims for the free slots when
-// none is left. One claim is in flight at a time, and what is asked meanwhile makes one more. A drain is
+// none is left or half of them are free. One claim is in flight at a time, and what is asked meanwhile makes one more. A drain is
 // over once nothing is due; a session with a dispatcher stays until it is shut down.
 type session struct {
 	engine *Engine
@@ -176,10 +176,10 @@ func (s *session) take() *vehicle {
 		return nil
 	}
 	v := s.queue[0]
+	s.queue[0] = nil
 	s.queue = s.queue[1:]
-	if !s.called && (len(s.queue) > 0 || !s.claiming && s.claims()) {
-		s.called = true
-		s.call(nil)
+	if len(s.queue) > 0 || !s.claiming && s.claims() {
+		s.callAnother()
 	}
 	return v
 }
@@ -195,13 +195,30 @@ func (s *session) claims() bool {
 	return s.again && !s.ended && s.free() > 0 && !s.closing() && s.mayClaim()
 }
 
-// next is the vehicle to drive next. When none waits, it claims for the free slots, if something
-// may be due; nil when there is nothing to do here.
+// claimsAhead reports whether a claim is to be made although vehicles wait: half the slots are free, and those
+// who drive the others would have nothing left before the claim is answered. The caller holds the lock.
+func (s *session) claimsAhead() bool {
+	return len(s.queue) > 0 && s.free() >= (s.engine.cfg.Concurrency+1)/2 && !s.claiming && s.claims()
+}
+
+// callAnother calls a goroutine for what there is to do, unless one is on its way: that one calls the next. The
+// caller holds the lock.
+func (s *session) callAnother() {
+	if !s.called {
+		s.called = true
+		s.call(nil)
+	}
+}
+
+// next is the vehicle to drive next. When none waits, or half the slots are free, it claims for the free
+// slots, if something may be due; nil when there is nothing to do here.
 func (s *session) next() *vehicle {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		if v := s.take(); v != nil {
+		if s.claimsAhead() {
+			s.callAnother()
+		} else if v := s.take(); v != nil {
 			return v
 		}
 		free := s.free()
@@ -249,7 +266,7 @@ func (s *session) next() *vehicle {
 				delete(s.wakes, v.lease.Run)
 			}
 		}
-		s.queue = vehicles
+		s.queue = append(s.queue, vehicles...)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -38,8 +39,11 @@ func (g *gathering) Features() backend.Features {
 
 // rest takes its time, less when nobody waits any more.
 func (g *gathering) rest(ctx context.Context) error {
+	g.mu.Lock()
+	takes := g.takes
+	g.mu.Unlock()
 	select {
-	case <-time.After(g.takes):
+	case <-time.After(takes):
 		return nil
 	case <-ctx.Done():
 		g.mu.Lock()
@@ -78,8 +82,8 @@ func (b gatheringBatches) InsertRuns(ctx context.Context, owner backend.Owner, i
 	return answers
 }
 
-// startTogether starts runs at once, each by a caller of its own, and answers what each was told.
-func startTogether(t *testing.T, n int, one func(i int) (*lifecycle.Run, error)) ([]*lifecycle.Run, []error) {
+// callers starts runs at once, each by a caller of its own, and answers what each was told.
+func callers(t *testing.T, n int, one func(i int) (*lifecycle.Run, error)) ([]*lifecycle.Run, []error) {
 	t.Helper()
 	runs, errs := make([]*lifecycle.Run, n), make([]error, n)
 	var all sync.WaitGroup
@@ -98,11 +102,11 @@ func TestStartsThatComeTogetherGoInGroupsAndALoneOneAtOnce(t *testing.T) {
 		serve(t, e)
 		synctest.Wait()
 		began := time.Now()
-		runs, errs := startTogether(t, 102, func(int) (*lifecycle.Run, error) {
+		runs, errs := callers(t, 101, func(int) (*lifecycle.Run, error) {
 			return e.Start(t.Context(), ref, nil, lifecycle.StartOptions{})
 		})
-		if took := time.Since(began); took != 2*time.Millisecond || store.single != 2 || !slices.Equal(store.groups, []int{100}) {
-			t.Errorf("it took %v: %d alone and groups of %v, want two alone and the others together", took, store.single, store.groups)
+		if took := time.Since(began); took != 2*time.Millisecond || store.single != 1 || !slices.Equal(store.groups, []int{100}) {
+			t.Errorf("it took %v: %d alone and groups of %v, want one alone and the others together", took, store.single, store.groups)
 		}
 		seen := map[string]bool{}
 		for i, r := range runs {
@@ -118,39 +122,45 @@ func TestStartsThatComeTogetherGoInGroupsAndALoneOneAtOnce(t *testing.T) {
 			}
 			wantStatus(t, got, run.Done)
 		}
-		if s := e.Stats(); len(seen) != 102 || s.Claims != 102 || s.LostClaims+s.Abandons+s.Releases != 0 {
+		if s := e.Stats(); len(seen) != 101 || s.Claims != 101 || s.LostClaims+s.Abandons+s.Releases != 0 {
 			t.Errorf("%d runs, %+v", len(seen), s)
 		}
 		began = time.Now()
 		start(t, &e.Client, ref, nil, lifecycle.StartOptions{})
-		if took := time.Since(began); took != time.Millisecond || store.single != 3 {
+		if took := time.Since(began); took != time.Millisecond || store.single != 2 {
 			t.Errorf("a start that is alone took %v, %d went alone", took, store.single)
 		}
 	})
 }
 
-func TestAGroupOfStartsIsOfOneOwner(t *testing.T) {
+func TestAGroupOfStartsIsOfOneOwnerAndNoOwnerWaitsForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &gathering{Store: newMemory(nil), takes: time.Millisecond}
 		e := newEngine(t, store, options{}, act("work", func(context.Context) error { return nil }))
-		clients := []*lifecycle.Client{&e.Client, e.For("acme"), e.For("bolt")}
-		for _, c := range clients {
-			publish(t, c, single)
+		const owners, each = 30, 5
+		clients := make([]*lifecycle.Client, owners)
+		for i := range clients {
+			clients[i] = e.For(fmt.Sprint("tenant-", i))
+			publish(t, clients[i], single)
 		}
-		ref := publish(t, &e.Client, single)
-		runs, errs := startTogether(t, 62, func(i int) (*lifecycle.Run, error) {
-			return clients[i%3].Start(t.Context(), ref, nil, lifecycle.StartOptions{})
+		ref := publish(t, clients[0], single)
+		began := time.Now()
+		runs, errs := callers(t, owners*each, func(i int) (*lifecycle.Run, error) {
+			return clients[i%owners].Start(t.Context(), ref, nil, lifecycle.StartOptions{})
 		})
+		if took := time.Since(began); took != 2*time.Millisecond || store.single != owners {
+			t.Errorf("it took %v, %d alone and groups of %v, want one alone of each owner and then its others", took, store.single, store.groups)
+		}
 		for i := range runs {
 			if errs[i] != nil {
 				t.Fatal(errs[i])
 			}
-			inspect(t, clients[i%3], runs[i].ID)
-			if _, err := clients[(i+1)%3].Inspect(t.Context(), runs[i].ID); !errors.Is(err, backend.ErrNotFound) {
+			inspect(t, clients[i%owners], runs[i].ID)
+			if _, err := clients[(i+1)%owners].Inspect(t.Context(), runs[i].ID); !errors.Is(err, backend.ErrNotFound) {
 				t.Errorf("another owner sees the run: %v", err)
 			}
 		}
-		if !slices.Equal(slices.Sorted(slices.Values(store.groups)), []int{20, 20, 20}) {
+		if !slices.Equal(store.groups, slices.Repeat([]int{each - 1}, owners)) {
 			t.Errorf("groups of %v by %v, want one for each owner", store.groups, store.owners)
 		}
 	})
@@ -163,7 +173,7 @@ func TestStartsWithAnIDOrAKeyGoAlone(t *testing.T) {
 		e := newEngine(t, store, options{}, act("work", func(context.Context) error { return nil }))
 		ref := publish(t, &e.Client, single)
 		began := time.Now()
-		_, errs := startTogether(t, 40, func(i int) (*lifecycle.Run, error) {
+		_, errs := callers(t, 40, func(i int) (*lifecycle.Run, error) {
 			if i%2 == 0 {
 				return e.Start(t.Context(), ref, nil, lifecycle.StartOptions{ID: fmt.Sprint(i)})
 			}
@@ -180,8 +190,16 @@ func TestStartsWithAnIDOrAKeyGoAlone(t *testing.T) {
 
 func TestWhateverSpoilsAGroupItsMembersStartAlone(t *testing.T) {
 	for name, answer := range map[string]func([]backend.Initialization, []backend.InsertResult) []backend.InsertResult{
-		"a panic":         func([]backend.Initialization, []backend.InsertResult) []backend.InsertResult { panic("no") },
+		"a panic": func([]backend.Initialization, []backend.InsertResult) []backend.InsertResult { panic("no") },
+		"its goroutine's end": func([]backend.Initialization, []backend.InsertResult) []backend.InsertResult {
+			runtime.Goexit()
+			return nil
+		},
 		"too few answers": func(_ []backend.Initialization, a []backend.InsertResult) []backend.InsertResult { return a[1:] },
+		"too late and too few answers": func([]backend.Initialization, []backend.InsertResult) []backend.InsertResult {
+			time.Sleep(5 * time.Second)
+			return nil
+		},
 		"lost answers": func(_ []backend.Initialization, a []backend.InsertResult) []backend.InsertResult {
 			return slices.Repeat([]backend.InsertResult{{Err: unknown("insert runs")}}, len(a))
 		},
@@ -191,7 +209,7 @@ func TestWhateverSpoilsAGroupItsMembersStartAlone(t *testing.T) {
 				store := &gathering{Store: newMemory(nil), takes: time.Millisecond, answer: answer}
 				e := newEngine(t, store, options{Concurrency: 100}, act("work", func(context.Context) error { return nil }))
 				ref := publish(t, &e.Client, single)
-				runs, errs := startTogether(t, 50, func(int) (*lifecycle.Run, error) {
+				runs, errs := callers(t, 50, func(int) (*lifecycle.Run, error) {
 					return e.Start(t.Context(), ref, nil, lifecycle.StartOptions{})
 				})
 				if err := errors.Join(errs...); err != nil || len(store.groups) == 0 {
@@ -203,30 +221,68 @@ func TestWhateverSpoilsAGroupItsMembersStartAlone(t *testing.T) {
 				for _, r := range runs {
 					wantStatus(t, inspect(t, &e.Client, r.ID), run.Done)
 				}
+				began := time.Now() // no lane is lost
+				start(t, &e.Client, ref, nil, lifecycle.StartOptions{})
+				if took := time.Since(began); took != time.Millisecond {
+					t.Errorf("a start afterwards took %v", took)
+				}
 			})
 		})
 	}
 }
 
-func TestAnAnswerOfAGroupIsTheMembersOwn(t *testing.T) {
+// What a member of a group is refused for it hears from a call of its own.
+func TestARefusedMemberOfAGroupIsAskedForAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		refused := ""
 		store := &gathering{Store: newMemory(nil), takes: time.Millisecond}
 		store.answer = func(ins []backend.Initialization, a []backend.InsertResult) []backend.InsertResult {
-			refused = ins[3].Document.ID
-			a[3] = backend.InsertResult{Err: fmt.Errorf("%w: run %s", backend.ErrConflict, refused)}
+			a[3] = backend.InsertResult{Err: backend.ErrConflict}
 			return a
 		}
 		e := newEngine(t, store, options{}, act("work", func(context.Context) error { return nil }))
 		ref := publish(t, &e.Client, single)
-		_, errs := startTogether(t, 20, func(int) (*lifecycle.Run, error) {
+		_, errs := callers(t, 20, func(int) (*lifecycle.Run, error) {
 			return e.Start(t.Context(), ref, nil, lifecycle.StartOptions{})
 		})
-		errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-		if len(errs) != 1 || !errors.Is(errs[0], backend.ErrConflict) || store.single != 2 {
-			t.Errorf("refused %s, answered %v, %d went alone", refused, errs, store.single)
+		if err := errors.Join(errs...); err != nil || store.single != 2 {
+			t.Errorf("%v, %d went alone", err, store.single)
 		}
 	})
+}
+
+// Calls that hang hold up nobody for longer than a moment, however many they are.
+func TestStartsThatHangDoNotHoldUpOthers(t *testing.T) {
+	for _, hung := range []int{1, 2, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &gathering{Store: newMemory(nil), takes: time.Hour}
+			e := newEngine(t, store, options{Concurrency: 100}, act("work", func(context.Context) error { return nil }))
+			ref := publish(t, &e.Client, single)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+			defer cancel()
+			var all sync.WaitGroup
+			for range hung {
+				all.Go(func() {
+					if _, err := e.Start(ctx, ref, nil, lifecycle.StartOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+				})
+			}
+			time.Sleep(time.Second)
+			store.mu.Lock()
+			store.takes = time.Millisecond
+			store.mu.Unlock()
+			longest := time.Duration(0)
+			for range 50 {
+				began := time.Now()
+				start(t, &e.Client, ref, nil, lifecycle.StartOptions{})
+				longest = max(longest, time.Since(began))
+			}
+			if longest > 300*time.Millisecond {
+				t.Errorf("%d calls hang, and another start took %v", hung, longest)
+			}
+			all.Wait()
+		})
+	}
 }
 
 // A caller waits no longer than its context, and its leaving harms nobody: not its group, and not
@@ -238,15 +294,15 @@ func TestACallerThatLeavesLeavesItsGroupAlone(t *testing.T) {
 		ref := publish(t, &e.Client, single)
 		serve(t, e)
 		synctest.Wait()
-		// Two go alone and are answered at 10 ms; the others wait until then and go together, until 20 ms.
+		// One goes alone and is answered at 10 ms; the others wait until then and go together, until 20 ms.
 		took := make([]time.Duration, 30)
 		began := time.Now()
-		runs, errs := startTogether(t, 30, func(i int) (*lifecycle.Run, error) {
+		runs, errs := callers(t, 30, func(i int) (*lifecycle.Run, error) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			time.Sleep(time.Duration(i) * time.Microsecond)
 			switch i {
-			case 2: // the first of the group
+			case 1: // the first of the group
 				time.AfterFunc(15*time.Millisecond, cancel)
 			case 3: // still in the queue
 				time.AfterFunc(5*time.Millisecond, cancel)
@@ -257,9 +313,9 @@ func TestACallerThatLeavesLeavesItsGroupAlone(t *testing.T) {
 		for i, err := range errs {
 			want, ends := 20*time.Millisecond, error(nil)
 			switch i {
-			case 0, 1:
+			case 0:
 				want = 10 * time.Millisecond
-			case 2:
+			case 1:
 				want, ends = 15*time.Millisecond, context.Canceled
 			case 3:
 				want, ends = 5*time.Millisecond, context.Canceled
@@ -273,11 +329,14 @@ func TestACallerThatLeavesLeavesItsGroupAlone(t *testing.T) {
 				}
 			}
 		}
-		if page, err := e.List(t.Context(), backend.Query{Limit: 100}); err != nil || len(page.Runs) != 29 || !slices.Equal(store.groups, []int{27}) {
+		if page, err := e.List(t.Context(), backend.Query{Limit: 100}); err != nil || len(page.Runs) != 29 || !slices.Equal(store.groups, []int{28}) {
 			t.Errorf("%d runs, %v, groups of %v: want all but the one that left before it was sent", len(page.Runs), err, store.groups)
 		}
 		if h := e.Health(); h.Held != 0 || store.ended != 0 {
 			t.Errorf("%d slots are held, %d calls were cut", h.Held, store.ended)
+		}
+		if page, err := e.List(t.Context(), backend.Query{Limit: 100, Statuses: []run.Status{run.Done}}); err != nil || len(page.Runs) != 29 || time.Since(began) > time.Second {
+			t.Errorf("%d runs are done, %v, after %v: want that of a caller that left among them at once", len(page.Runs), err, time.Since(began))
 		}
 		again := start(t, &e.Client, ref, nil, lifecycle.StartOptions{})
 		if got, err := e.Await(t.Context(), again.ID); err != nil || got.Status != run.Done {
@@ -292,10 +351,10 @@ func TestAGroupEndsWhenAllOfItsCallersHaveLeft(t *testing.T) {
 		e := newEngine(t, store, options{}, act("work", func(context.Context) error { return nil }))
 		ref := publish(t, &e.Client, single)
 		began := time.Now()
-		_, errs := startTogether(t, 10, func(i int) (*lifecycle.Run, error) {
-			patience := time.Second
-			if i < 2 {
-				patience = 500 * time.Millisecond // frees the lanes for the group of the others
+		_, errs := callers(t, 10, func(i int) (*lifecycle.Run, error) {
+			patience := 200 * time.Millisecond
+			if i == 0 {
+				patience = 100 * time.Millisecond // frees the lane for the group of the others
 			}
 			time.Sleep(time.Duration(i) * time.Microsecond)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -307,13 +366,13 @@ func TestAGroupEndsWhenAllOfItsCallersHaveLeft(t *testing.T) {
 				t.Errorf("start %d: %v", i, err)
 			}
 		}
-		if took := time.Since(began).Truncate(time.Millisecond); took != time.Second {
+		if took := time.Since(began).Truncate(time.Millisecond); took != 200*time.Millisecond {
 			t.Errorf("the last was answered after %v", took)
 		}
 		synctest.Wait()
 		store.mu.Lock()
 		defer store.mu.Unlock()
-		if store.ended != 3 || !slices.Equal(store.groups, []int{8}) {
+		if store.ended != 2 || !slices.Equal(store.groups, []int{9}) {
 			t.Errorf("%d calls ended with their callers, groups of %v", store.ended, store.groups)
 		}
 	})
@@ -324,7 +383,7 @@ func TestAGroupEndsWhenAllOfItsCallersHaveLeft(t *testing.T) {
 func TestGroupingChangesNoAnswerOfAStart(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		type caller struct{ at, patience, owner int }
-		callers := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) caller {
+		drawn := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) caller {
 			return caller{
 				at:       rapid.IntRange(0, 40).Draw(t, "at"),
 				patience: rapid.SampledFrom([]int{3, 7, 12, 1000}).Draw(t, "patience"),
@@ -341,14 +400,14 @@ func TestGroupingChangesNoAnswerOfAStart(t *testing.T) {
 			ref := publish(t, &e.Client, single)
 			serve(t, e)
 			synctest.Wait()
-			runs, errs := startTogether(t, len(callers), func(i int) (*lifecycle.Run, error) {
-				time.Sleep(time.Duration(callers[i].at)*time.Millisecond + time.Duration(i)*time.Microsecond)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(callers[i].patience)*time.Millisecond)
+			runs, errs := callers(t, len(drawn), func(i int) (*lifecycle.Run, error) {
+				time.Sleep(time.Duration(drawn[i].at)*time.Millisecond + time.Duration(i)*time.Microsecond)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(drawn[i].patience)*time.Millisecond)
 				defer cancel()
 				began := time.Now()
-				r, err := clients[callers[i].owner].Start(ctx, ref, nil, lifecycle.StartOptions{})
-				if took := time.Since(began).Milliseconds(); took > int64(callers[i].patience) {
-					rt.Errorf("caller %d waited %d ms, its context ended after %d", i, took, callers[i].patience)
+				r, err := clients[drawn[i].owner].Start(ctx, ref, nil, lifecycle.StartOptions{})
+				if took := time.Since(began).Milliseconds(); took > int64(drawn[i].patience) {
+					rt.Errorf("caller %d waited %d ms, its context ended after %d", i, took, drawn[i].patience)
 				}
 				return r, err
 			})
@@ -357,18 +416,18 @@ func TestGroupingChangesNoAnswerOfAStart(t *testing.T) {
 				switch {
 				case errs[i] == nil:
 					ids[r.ID] = true
-					got, err := clients[callers[i].owner].Await(t.Context(), r.ID)
+					got, err := clients[drawn[i].owner].Await(t.Context(), r.ID)
 					if err != nil || got.Status != run.Done {
 						rt.Errorf("caller %d: %v, %v", i, got, err)
 					}
-				case !errors.Is(errs[i], context.DeadlineExceeded) || callers[i].patience == 1000:
+				case !errors.Is(errs[i], context.DeadlineExceeded) || drawn[i].patience == 1000:
 					rt.Errorf("caller %d: %v", i, errs[i])
 				}
 			}
 			if n := len(runs) - len(slices.DeleteFunc(errs, func(err error) bool { return err == nil })); len(ids) != n {
 				rt.Errorf("%d ids for %d starts", len(ids), n)
 			}
-			time.Sleep(5 * time.Minute) // whatever was stored for a caller that had left runs one TTL later
+			time.Sleep(5 * time.Minute) // one that left a call of its own has its run a TTL later
 			if h := e.Health(); h.Held != 0 {
 				rt.Errorf("%d slots are held", h.Held)
 			}
@@ -384,8 +443,8 @@ func TestGroupingChangesNoAnswerOfAStart(t *testing.T) {
 					}
 				}
 			}
-			if stored < len(ids) || stored > len(callers) {
-				rt.Errorf("%d runs are stored, %d answered of %d callers", stored, len(ids), len(callers))
+			if stored < len(ids) || stored > len(drawn) {
+				rt.Errorf("%d runs are stored, %d answered of %d callers", stored, len(ids), len(drawn))
 			}
 		})
 	})

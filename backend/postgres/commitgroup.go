@@ -40,9 +40,12 @@ func (s *Store) Commits(ctx context.Context, scope backend.Scope, cs []backend.C
 	} else {
 		single = append(group, single...)
 	}
-	for _, n := range single {
-		results[n].Committed, results[n].Err = s.commit(ctx, members[n])
-	}
+	singly(single, func(n int, refused error) error {
+		if results[n].Err = refused; refused == nil {
+			results[n].Committed, results[n].Err = s.commit(ctx, members[n])
+		}
+		return results[n].Err
+	})
 	return results
 }
 

@@ -161,5 +161,28 @@ func diagnose(err error) (Problem, string) {
 	return ProblemServer, ""
 }
 
+// singly sends what a group left, one after the other. Where the server is away for one it is for the others
+// too: they are refused with that one's error, and nobody waits for each of them again. What was
+// in the group may be stored, so that error's nature is unknown.
+func singly(members []int, send func(n int, refused error) error) {
+	var away error
+	for _, n := range members {
+		err := send(n, away)
+		if infra, ok := errors.AsType[*backend.InfrastructureError](err); ok && away == nil && isAway(infra) {
+			away = &backend.InfrastructureError{Op: infra.Op, Nature: backend.Unknown, Err: infra.Err}
+		}
+	}
+}
+
+// isAway reports whether a call failed for a reason that its neighbours have, too: not by a lock that somebody
+// holds on its run, and not by what it says.
+func isAway(infra *backend.InfrastructureError) bool {
+	switch code(infra.Err) {
+	case codeSerializationFailure, codeDeadlock, codeLockNotAvailable, codeQueryCanceled:
+		return false
+	}
+	return infra.Nature != backend.Permanent
+}
+
 // isEnded reports whether a context ended, and not the database's connection.
 func isEnded(ctx context.Context) bool { return ctx.Err() != nil }

@@ -41,9 +41,12 @@ func (s *Store) InsertRuns(ctx context.Context, owner backend.Owner, ins []backe
 	} else {
 		single = append(group, single...)
 	}
-	for _, n := range single {
-		results[n].Inserted, results[n].Err = s.insert(ctx, members[n])
-	}
+	singly(single, func(n int, refused error) error {
+		if results[n].Err = refused; refused == nil {
+			results[n].Inserted, results[n].Err = s.insert(ctx, members[n])
+		}
+		return results[n].Err
+	})
 	return results
 }
 

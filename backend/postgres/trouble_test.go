@@ -27,7 +27,6 @@ func TestCheckWithFailures(t *testing.T) {
 		if statements++; statements%period != 0 || opening.Load() {
 			return nil
 		}
-		p.count++
 		return &fault{code: codes[statements/period%len(codes)]}
 	}
 	a := through(t, dsn, pgx.QueryExecModeCacheStatement)

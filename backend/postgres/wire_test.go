@@ -132,17 +132,18 @@ func (p *proxy) disarm() bool {
 func (p *proxy) next() *fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var f *fault
 	switch {
 	case p.armed == nil && p.each != nil:
-		return p.each()
-	case p.armed == nil:
-		return nil
-	case p.armed.after > 0:
+		f = p.each()
+	case p.armed != nil && p.armed.after > 0:
 		p.armed.after--
+	case p.armed != nil:
+		f, p.armed, p.fired = p.armed, nil, true
+	}
+	if f == nil {
 		return nil
 	}
-	f := p.armed
-	p.armed, p.fired = nil, true
 	p.count++
 	if f.code == "" {
 		p.broken.Add(1)
