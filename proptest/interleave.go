@@ -194,7 +194,7 @@ func (p *play) turn(i int) {
 
 func (p *play) look() picture {
 	p.t.Helper()
-	seen, err := look(p.ctx, p.history.store, nil, backend.MaxLimit)
+	seen, err := look(p.ctx, p.history.store, nil, whole)
 	if err != nil {
 		p.fail("R4", "reading the whole store: %v", err)
 	}

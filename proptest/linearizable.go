@@ -230,7 +230,7 @@ func isOfTwo(answer string) bool {
 // judge holds the history of each run against the model.
 func (h *concurrency) judge() {
 	h.t.Helper()
-	shown, err := look(context.Background(), h.history.store, nil, backend.MaxLimit)
+	shown, err := look(context.Background(), h.history.store, nil, whole)
 	if err != nil {
 		h.t.Fatalf("R4: reading the whole store: %v", err)
 	}

@@ -140,10 +140,10 @@ func (m *machine) step(*rapid.T) {
 	m.before = after
 }
 
-// look takes a picture of the store, in pages of a size that changes from step to step.
+// look takes a picture of the store, in pages of a size, and of a run, that change from step to step.
 func (m *machine) look() picture {
 	m.rt.Helper()
-	p, err := look(m.ctx, m.store, m.saved, 1+m.steps%5)
+	p, err := look(m.ctx, m.store, m.saved, pages{size: 1 + m.steps%5, turn: m.steps})
 	if err != nil {
 		m.fail("R4", "reading the whole store: %v", err)
 	}

@@ -185,7 +185,7 @@ func (p *Player) make(verb, about string, now time.Time, s settings) string {
 		delete(p.unlocks, about)
 		return "ok"
 	case "show":
-		seen, err := look(p.ctx, store, nil, backend.MaxLimit)
+		seen, err := look(p.ctx, store, nil, whole)
 		return answer(err, "\n"+strings.TrimRight(shows(seen, p.start), "\n"))
 	}
 	v := p.leases[about]
