@@ -157,7 +157,7 @@ func (s *starter) leave(q *startQueue, lane *startLane) {
 
 // take makes a group of those that have waited longest. The starter is locked.
 func (q *startQueue) take() *startGroup {
-	g := &startGroup{members: slices.Clone(q.waiting[:min(len(q.waiting), startTogether)])}
+	g := &startGroup{members: slices.Clone(q.waiting[:min(len(q.waiting), groupLimit)])}
 	q.waiting = slices.Delete(q.waiting, 0, len(g.members))
 	// The values of the first serve for all; no single one's end is the group's.
 	g.ctx, g.cancel = context.WithCancel(context.WithoutCancel(g.members[0].ctx))

@@ -21,14 +21,19 @@ type Started struct {
 	Err error
 }
 
-// startTogether bounds how many runs are stored by one call of the backend.
-const startTogether = 100
+const (
+	// startTogether bounds how many runs are stored by one call of the backend.
+	startTogether = 300
+	// startBytes is how many bytes of input one call carries before the next run goes with another.
+	startBytes = 4 << 20
+)
 
 var errUnanswered = errors.New("belay: the backend did not answer for every run: starting with the same ids or keys again is safe")
 
-// StartMany starts many runs of one graph, with few round trips where the backend has feature X2. Each
-// has an answer of its own, in the order given, as Start answers; a bad one harms no
-// other. The error is of what concerns all of them: then none was started. They are stored as due.
+// StartMany starts many runs of one graph, with few round trips where the backend has feature X2: one for 300
+// runs, or for fewer large ones. Each has an answer of its own, in the order given, as Start answers; a
+// bad one harms no other. The error is of what concerns all of them: then none was started. They are
+// stored as due.
 func (c *Client) StartMany(ctx context.Context, ref graph.Ref, runs []NewRun) ([]Started, error) {
 	if err := c.check(ctx); err != nil {
 		return nil, err
@@ -46,23 +51,25 @@ func (c *Client) StartMany(ctx context.Context, ref graph.Ref, runs []NewRun) ([
 		return nil, err
 	}
 	answers := make([]Started, len(runs))
-	for from := 0; from < len(runs); from += startTogether {
-		to := min(from+startTogether, len(runs))
-		inits := make([]backend.Initialization, 0, to-from)
-		indexes := make([]int, 0, to-from)
-		told := make([]context.Context, 0, to-from)
-		for i := from; i < to; i++ {
-			g, err := check(ref, runs[i].Input, runs[i].StartOptions)
+	for next := 0; next < len(runs); {
+		most := min(startTogether, len(runs)-next)
+		inits := make([]backend.Initialization, 0, most)
+		indexes := make([]int, 0, most)
+		told := make([]context.Context, 0, most)
+		bytes := 0
+		for ; next < len(runs) && len(inits) < most && bytes < startBytes; next++ {
+			g, err := check(ref, runs[next].Input, runs[next].StartOptions)
 			if err != nil {
-				answers[i].Err = err
+				answers[next].Err = err
 				continue
 			}
 			init, seen, err := c.initialize(ctx, p, g, now)
 			if err != nil {
-				answers[i].Err = err
+				answers[next].Err = err
 				continue
 			}
-			inits, indexes, told = append(inits, init), append(indexes, i), append(told, seen)
+			inits, indexes, told = append(inits, init), append(indexes, next), append(told, seen)
+			bytes += len(g.input)
 		}
 		began := e.clock.Now()
 		for k, inserted := range c.insertAll(ctx, inits) {

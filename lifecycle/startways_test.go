@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -205,6 +207,31 @@ func TestStartManyAnswersForEach(t *testing.T) {
 				t.Errorf("%d answers were lost", lost)
 			}
 		})
+	}
+}
+
+func TestStartManySendsLargeRunsInSmallerCalls(t *testing.T) {
+	store := &gathering{Store: newMemory(nil)}
+	e := newEngine(t, store, options{}, act("work", func(context.Context) error { return nil }))
+	ref := publish(t, &e.Client, single+"inputs: {blob: {schema: {type: string}}}\n")
+	for _, tt := range []struct {
+		runs, bytes int
+		calls       []int
+	}{{700, 10, []int{300, 300, 100}}, {13, 700_000, []int{6, 6, 1}}} {
+		store.groups = nil
+		runs := make([]lifecycle.NewRun, tt.runs)
+		for i := range runs {
+			runs[i].Input = map[string]string{"blob": strings.Repeat("b", tt.bytes)}
+		}
+		got, err := e.StartMany(t.Context(), ref, runs)
+		if err != nil || !slices.Equal(store.groups, tt.calls) {
+			t.Errorf("%d runs of %d bytes: calls of %v, %v, want %v", tt.runs, tt.bytes, store.groups, err, tt.calls)
+		}
+		for i, s := range got {
+			if s.Err != nil {
+				t.Fatalf("run %d: %v", i, s.Err)
+			}
+		}
 	}
 }
 
