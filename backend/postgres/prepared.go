@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,9 +15,21 @@ import (
 // arguments itself; else, and where the host traces what is asked of its pool, pgx does everything.
 type prepared struct {
 	conn       *pgx.Conn
+	keeps      bool // prepared statements, and so their plans
 	direct     bool
 	statements map[string]*pgconn.StatementDescription // by their texts
+	planned    time.Time                               // since when plans may have been kept
+	renewal    time.Duration                           // for how long they are
 }
+
+const (
+	// firstRenewal is for how long a connection keeps its first plans. A plan that is made while a table is
+	// small reads all of it, and would go on to while the table grows, until its next analysis, which may be minutes
+	// away. Each renewal comes after twice the time, so that a table doubles between two, at most,
+	// and no plan is older than lastRenewal.
+	firstRenewal = 50 * time.Millisecond
+	lastRenewal  = 10 * time.Second
+)
 
 // ofConnection is under which name a connection keeps its prepared.
 const ofConnection = "github.com/belay-run/belay/backend/postgres"
@@ -28,16 +41,35 @@ func preparedOn(conn *pgx.Conn) *prepared {
 		return p
 	}
 	config := conn.Config()
+	keeps := config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement && config.StatementCacheCapacity > 0
 	p := &prepared{
 		conn:       conn,
-		direct:     config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement && config.StatementCacheCapacity > 0 && config.Tracer == nil,
+		keeps:      keeps,
+		direct:     keeps && config.Tracer == nil,
 		statements: make(map[string]*pgconn.StatementDescription),
+		planned:    time.Now(),
+		renewal:    firstRenewal,
 	}
 	kept[ofConnection] = p
 	return p
 }
 
+// renew has the server forget its plans when they have been kept for long enough.
+func (p *prepared) renew(ctx context.Context) error {
+	if !p.keeps || time.Since(p.planned) < p.renewal {
+		return nil
+	}
+	if err := p.conn.PgConn().Exec(ctx, "discard plans").Close(); err != nil {
+		return &undone{err} // the statement that it is for was not sent
+	}
+	p.planned, p.renewal = time.Now(), min(2*p.renewal, lastRenewal)
+	return nil
+}
+
 func (p *prepared) query(ctx context.Context, text string, args []any) (pgx.Rows, error) {
+	if err := p.renew(ctx); err != nil {
+		return nil, err
+	}
 	if !p.direct {
 		return p.conn.Query(ctx, text, args...)
 	}
