@@ -29,7 +29,7 @@ const (
 type committer struct {
 	engine *Engine
 	io     context.Context
-	swift  atomic.Bool // the last commit that went alone was answered at once
+	swift  atomic.Bool // the last commit that went alone took less than atOnce
 
 	mu     sync.Mutex
 	lanes  int
@@ -81,8 +81,8 @@ func (c *committer) alone(commit backend.Commit) (backend.Committed, error) {
 	began := c.engine.clock.Now()
 	done, err := c.engine.store.Commit(c.io, backend.System(), commit)
 	took := c.engine.clock.Now().Sub(began)
-	// A clock that stands meanwhile does not say how long it took.
-	if swift := 0 < took && took < atOnce; swift != c.swift.Load() {
+	// A failure does not say how long commits take, nor does a clock that stood meanwhile.
+	if swift := 0 < took && took < atOnce; err == nil && swift != c.swift.Load() {
 		c.swift.Store(swift)
 	}
 	if c.engine.observed() {

@@ -56,6 +56,41 @@ func TestRunReleasedWhileAnEmptyClaimWasInFlightIsAskedForAgain(t *testing.T) {
 	}
 }
 
+// calledFor is a scheduler that starts nothing, and counts what it is asked for.
+type calledFor struct {
+	goroutines
+	n int
+}
+
+func (c *calledFor) Go(func()) { c.n++ }
+
+func TestAClaimIsMadeBeforeNothingIsLeftToDrive(t *testing.T) {
+	for _, tt := range []struct{ waiting, busy, asked, called int }{
+		{waiting: 3, busy: 0, asked: 1, called: 1}, // somebody is called for those that wait meanwhile
+		{waiting: 1, busy: 4, asked: 1, called: 1},
+		{waiting: 2, busy: 4, asked: 0, called: 1}, // fewer than half of the slots are free
+		{waiting: 1, busy: 8, asked: 0, called: 1}, // called for the claim that is wanted
+	} {
+		store := &claims{Store: memory.New(memory.Options{})}
+		s := newTestSession(t, store)
+		called := &calledFor{}
+		s.engine.cfg.Concurrency, s.engine.scheduler = 10, called
+		for range tt.waiting {
+			s.queue = append(s.queue, &vehicle{})
+		}
+		s.active = tt.waiting + tt.busy
+		store.inFlight = func() {
+			if called.n == 0 {
+				t.Errorf("%+v: nobody is called for those that wait while the claim is made", tt)
+			}
+		}
+		first := s.queue[0]
+		if v := s.next(); v != first || store.asked != tt.asked || called.n != tt.called {
+			t.Errorf("%+v: asked %d times, called %d, took the first: %v", tt, store.asked, called.n, v == first)
+		}
+	}
+}
+
 func TestSessionThatIsOverClaimsNothing(t *testing.T) {
 	store := &claims{Store: memory.New(memory.Options{})}
 	s := newTestSession(t, store)

@@ -96,7 +96,7 @@ func (c *Client) Start(ctx context.Context, ref graph.Ref, input any, opts Start
 	}
 	var sent time.Time
 	var inserted backend.Inserted
-	alone := opts.ID != "" || opts.Key != ""
+	alone := opts.ID != "" || opts.Key != "" || len(given.input) > largeStart
 	err = e.retry(ctx, func() (err error) {
 		sent = e.clock.Now()
 		inserted, err = e.starter.insert(ctx, c.owner, init, alone)

@@ -1,14 +1,23 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/belay-run/belay/backend"
 	"github.com/belay-run/belay/claim"
+)
+
+var (
+	// errNoLane is of a start that has waited long enough for a lane, and goes without.
+	errNoLane = errors.New("belay: no lane was free")
+	errLeft   = errors.New("belay: the context ended before the answer: the run may be stored (give a start an ID or a Key, and it can be made again safely)")
 )
 
 const (
@@ -44,7 +53,7 @@ type startLane struct{ began time.Time }
 type starting struct {
 	ctx  context.Context
 	init backend.Initialization
-	turn event // something may have become of it
+	turn event // it was answered, or has waited for long enough
 
 	// Under the starter's lock.
 	group    *startGroup // nil before it was sent
@@ -88,11 +97,14 @@ func (s *starter) insert(ctx context.Context, owner backend.Owner, init backend.
 	m := &starting{ctx: ctx, init: init, turn: s.engine.scheduler.NewEvent()}
 	q.waiting = append(q.waiting, m)
 	s.mu.Unlock()
-	inserted, err, known := s.await(q, m)
-	if !known {
-		return s.engine.store.InsertRun(ctx, owner, init)
+	inserted, err := s.await(q, m)
+	if err == nil || ctx.Err() != nil {
+		return inserted, err
 	}
-	return inserted, err
+	// It was not sent in time, or its group was spoiled: its own answer, in case another member is to blame.
+	open := backend.Classify(err) == backend.Unknown
+	inserted, err = s.engine.store.InsertRun(ctx, owner, init)
+	return inserted, stillOpen(err, open)
 }
 
 // free reports whether a lane is. The starter is locked.
@@ -106,53 +118,54 @@ func (q *startQueue) free(now time.Time) bool {
 	return taken < startLanes
 }
 
-// await waits for the answer of a member. It is not known of one that was not sent in time, and of one whose
-// group was spoiled: its own answer it gets alone, in case another member is to blame.
-func (s *starter) await(q *startQueue, m *starting) (inserted backend.Inserted, err error, known bool) {
+// await waits for the answer of a member, as long as its context and, for a lane, startPatience allow.
+func (s *starter) await(q *startQueue, m *starting) (backend.Inserted, error) {
 	defer context.AfterFunc(m.ctx, m.turn.Set)()
 	defer s.engine.clock.AfterFunc(startPatience, m.turn.Set)()
 	for {
 		m.turn.Wait()
-		s.mu.Lock()
-		answered, sent, ended := m.answered, m.group != nil, m.ctx.Err()
-		switch {
-		case answered:
-		case !sent:
-			q.waiting = slices.DeleteFunc(q.waiting, func(other *starting) bool { return other == m })
-		case ended != nil:
-			m.left = true
-			if m.group.staying--; m.group.staying == 0 {
-				m.group.cancel()
-			}
-		}
-		s.mu.Unlock()
-		switch {
-		case answered:
-			return m.answer.Inserted, nil, m.answer.Err == nil
-		case ended != nil && !sent:
-			return inserted, fmt.Errorf("belay: the run was not stored: %w", ended), true
-		case ended != nil:
-			return inserted, fmt.Errorf("%w: %w", errUnanswered, ended), true
-		case !sent:
-			return inserted, nil, false
+		if answer := s.look(q, m); answer != nil {
+			return answer.Inserted, answer.Err
 		}
 	}
 }
 
-// leave ends a call, and gives its lane to those that wait.
+// look is what has become of a member, nil while it has to wait.
+func (s *starter) look(q *startQueue, m *starting) *backend.InsertResult {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ended := m.ctx.Err()
+	switch {
+	case m.answered:
+		return &m.answer
+	case m.group == nil:
+		q.waiting = slices.DeleteFunc(q.waiting, func(other *starting) bool { return other == m })
+		return &backend.InsertResult{Err: &backend.InfrastructureError{Op: "start", Nature: backend.Transient, Err: cmp.Or(ended, errNoLane)}}
+	case ended != nil:
+		m.left = true
+		if m.group.staying--; m.group.staying == 0 {
+			m.group.cancel()
+		}
+		return &backend.InsertResult{Err: fmt.Errorf("%w: %w", errLeft, ended)}
+	default:
+		return nil
+	}
+}
+
+// leave ends a call, and gives its lane to those that wait, unless others have it already: it hung.
 func (s *starter) leave(q *startQueue, lane *startLane) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(q.waiting) == 0 {
-		q.lanes = slices.DeleteFunc(q.lanes, func(other *startLane) bool { return other == lane })
-		if len(q.lanes) == 0 {
-			delete(s.queues, q.owner)
-		}
-		return
+	q.lanes = slices.DeleteFunc(q.lanes, func(other *startLane) bool { return other == lane })
+	now := s.engine.clock.Now()
+	if len(q.waiting) > 0 && q.free(now) {
+		next, g := &startLane{began: now}, q.take()
+		q.lanes = append(q.lanes, next)
+		s.engine.scheduler.Go(func() { s.serve(q, next, g) })
 	}
-	g := q.take()
-	lane.began = s.engine.clock.Now()
-	s.engine.scheduler.Go(func() { s.serve(q, lane, g) })
+	if len(q.lanes) == 0 {
+		delete(s.queues, q.owner)
+	}
 }
 
 // take makes a group of those that have waited longest. The starter is locked.
@@ -170,15 +183,18 @@ func (q *startQueue) take() *startGroup {
 
 // serve sends a group and tells its members, whatever the backend does to this goroutine.
 func (s *starter) serve(q *startQueue, lane *startLane, g *startGroup) {
-	defer s.leave(q, lane)
 	answers := make([]backend.InsertResult, len(g.members))
 	for i := range answers {
 		answers[i].Err = errUnanswered
 	}
-	defer func() { s.tell(g, answers) }()
+	defer func() {
+		nobodys := s.tell(g, answers)
+		s.leave(q, lane)
+		s.giveBack(g.ctx, nobodys)
+	}()
 	err := answered(func() error {
-		if only := g.members[0]; len(g.members) == 1 {
-			answers[0].Inserted, answers[0].Err = s.engine.store.InsertRun(g.ctx, q.owner, only.init)
+		if len(g.members) == 1 {
+			answers[0].Inserted, answers[0].Err = s.engine.store.InsertRun(g.ctx, q.owner, g.members[0].init)
 			return nil
 		}
 		inits := make([]backend.Initialization, len(g.members))
@@ -197,12 +213,12 @@ func (s *starter) serve(q *startQueue, lane *startLane, g *startGroup) {
 	}
 }
 
-// tell answers the members of a group. Runs whose callers have left are given back, if they were stored as
-// claimed: nobody drives them here.
-func (s *starter) tell(g *startGroup, answers []backend.InsertResult) {
+// tell answers the members of a group. It answers the claims of those whose callers have left: nobody drives
+// their runs.
+func (s *starter) tell(g *startGroup, answers []backend.InsertResult) (nobodys []*claim.Lease) {
 	g.cancel()
 	s.mu.Lock()
-	var nobodys []*claim.Lease
+	defer s.mu.Unlock()
 	for i, m := range g.members {
 		m.answer, m.answered = answers[i], true
 		m.turn.Set()
@@ -210,12 +226,25 @@ func (s *starter) tell(g *startGroup, answers []backend.InsertResult) {
 			nobodys = append(nobodys, lease)
 		}
 	}
-	s.mu.Unlock()
-	for _, lease := range nobodys {
-		// Where this fails the claim ends with its TTL.
-		_ = answered(func() error {
-			return s.engine.store.ReleaseClaim(context.WithoutCancel(g.ctx), lease.Run, lease.Token, claim.ReleasePolicy{Refund: true})
-		})
-		s.engine.Wake()
+	return nobodys
+}
+
+// giveBack releases claims, so that their runs are due at once.
+func (s *starter) giveBack(ctx context.Context, leases []*claim.Lease) {
+	if len(leases) == 0 {
+		return
 	}
+	e, ctx := s.engine, context.WithoutCancel(ctx)
+	for _, lease := range leases {
+		err := answered(func() error {
+			return e.retry(ctx, func() error {
+				return e.store.ReleaseClaim(ctx, lease.Run, lease.Token, claim.ReleasePolicy{Refund: true})
+			})
+		})
+		if err != nil {
+			e.log.LogAttrs(ctx, e.outage.warning(), "belay: a claim could not be released, it expires",
+				slog.String(keyRun, lease.Run), slog.String(keyError, err.Error()))
+		}
+	}
+	e.Wake()
 }

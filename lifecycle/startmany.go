@@ -26,6 +26,8 @@ const (
 	startTogether = 300
 	// startBytes is how many bytes of input one call carries before the next run goes with another.
 	startBytes = 4 << 20
+	// largeStart is the size of an input above which a start shares no call with others: it would gain nothing.
+	largeStart = 64 << 10
 )
 
 var errUnanswered = errors.New("belay: the backend did not answer for every run: starting with the same ids or keys again is safe")
@@ -119,6 +121,7 @@ func (c *Client) insertAll(ctx context.Context, inits []backend.Initialization) 
 			if len(inserted) == len(send) {
 				result = inserted[k]
 			}
+			result.Err = stillOpen(result.Err, results[i].Err != nil && backend.Classify(results[i].Err) == backend.Unknown)
 			results[i] = result
 			if result.Err != nil && backend.Classify(result.Err) != backend.Permanent {
 				again = append(again, i)
@@ -127,7 +130,9 @@ func (c *Client) insertAll(ctx context.Context, inits []backend.Initialization) 
 		if n == retryLimit || len(again) > 0 && !e.sleep(ctx, retryDelay(n)) {
 			break
 		}
-		left = again
+		if left = again; len(left) > 1 {
+			left = append(left[1:], left[0]) // it may be what spoils the call for those behind it
+		}
 	}
 	return results
 }

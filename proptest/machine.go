@@ -140,10 +140,11 @@ func (m *machine) step(*rapid.T) {
 	m.before = after
 }
 
-// look takes a picture of the store, in pages of a size, and of a run, that change from step to step.
+// look takes a picture of the store. From step to step it reads in pages of another size, and every fifth step
+// the events of another run in such pages.
 func (m *machine) look() picture {
 	m.rt.Helper()
-	p, err := look(m.ctx, m.store, m.saved, pages{size: 1 + m.steps%5, turn: m.steps})
+	p, err := look(m.ctx, m.store, m.saved, pages{size: 1 + m.steps%5, turn: m.steps / 5})
 	if err != nil {
 		m.fail("R4", "reading the whole store: %v", err)
 	}

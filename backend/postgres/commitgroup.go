@@ -15,6 +15,7 @@ func (s *Store) Commits(ctx context.Context, scope backend.Scope, cs []backend.C
 	results := make([]backend.CommitResult, len(cs))
 	members := make([]*commit, len(cs))
 	var single, group []int
+	bytes, open := 0, false
 	seen := make(map[string]bool, len(cs))
 	for n := range cs {
 		k, err := s.newCommit(ctx, scope, cs[n])
@@ -23,7 +24,7 @@ func (s *Store) Commits(ctx context.Context, scope backend.Scope, cs []backend.C
 			continue
 		}
 		members[n] = k
-		if seen[k.c.Document.ID] || !k.events.fit() {
+		if bytes += len(k.document); seen[k.c.Document.ID] || !k.events.fit() || bytes > groupBytes {
 			single = append(single, n)
 		} else {
 			group = append(group, n)
@@ -31,7 +32,8 @@ func (s *Store) Commits(ctx context.Context, scope backend.Scope, cs []backend.C
 		seen[k.c.Document.ID] = true
 	}
 	if len(group) > 1 {
-		done := s.commitGroup(ctx, scope, members, group)
+		var done map[string]bool
+		done, open = s.commitGroup(ctx, scope, members, group)
 		for _, n := range group {
 			if !done[members[n].c.Document.ID] {
 				single = append(single, n)
@@ -40,23 +42,21 @@ func (s *Store) Commits(ctx context.Context, scope backend.Scope, cs []backend.C
 	} else {
 		single = append(group, single...)
 	}
-	singly(single, func(n int, refused error) error {
-		if results[n].Err = refused; refused == nil {
-			results[n].Committed, results[n].Err = s.commit(ctx, members[n])
-		}
-		return results[n].Err
-	})
+	singly(single, open, func(n int) (err error) {
+		results[n].Committed, err = s.commit(ctx, members[n])
+		return err
+	}, func(n int, err error) { results[n].Err = err })
 	return results
 }
 
 // commitGroup commits the members named by group, and answers the runs of those that
-// are known to be committed.
-func (s *Store) commitGroup(ctx context.Context, scope backend.Scope, members []*commit, group []int) map[string]bool {
+// are known to be committed, or that nothing is known of them.
+func (s *Store) commitGroup(ctx context.Context, scope backend.Scope, members []*commit, group []int) (done map[string]bool, open bool) {
 	var a commitArguments
 	for _, n := range group {
 		a.add(s, members[n])
 	}
-	done := make(map[string]bool, len(group))
+	done = make(map[string]bool, len(group))
 	// Never again after an unknown outcome: the singles find out what was stored. A unique
 	// violation of one member's events is theirs to tell, too.
 	err := s.try(ctx, "commit a group", unsent, func(db session) error {
@@ -69,14 +69,14 @@ func (s *Store) commitGroup(ctx context.Context, scope backend.Scope, members []
 		}, a.all(scope)...)
 	})
 	if err != nil {
-		return nil
+		return nil, backend.Classify(err) == backend.Unknown
 	}
 	for _, n := range group {
 		if k := members[n]; done[k.c.Document.ID] {
 			s.changed(k.c.Schedule, k.c.Now)
 		}
 	}
-	return done
+	return done, false
 }
 
 // commitArguments are the parallel arrays of commit_group.

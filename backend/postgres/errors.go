@@ -65,7 +65,7 @@ func nature(err error) backend.Nature {
 	return n
 }
 
-// undone is a failure of a transaction that its commit was not asked for: the server rolls it back.
+// undone is a failure of what nothing came of: its statement was not sent, or its transaction not committed.
 type undone struct{ err error }
 
 func (u *undone) Error() string { return u.err.Error() }
@@ -161,27 +161,52 @@ func diagnose(err error) (Problem, string) {
 	return ProblemServer, ""
 }
 
-// singly sends what a group left, one after the other. Where the server is away for one it is for the others
-// too: they are refused with that one's error, and nobody waits for each of them again. What was
-// in the group may be stored, so that error's nature is unknown.
-func singly(members []int, send func(n int, refused error) error) {
+// stillOpen is a failure after one whose outcome is not known, if there was one: that nothing came of the last
+// attempt says nothing of those before.
+func stillOpen(err error, open bool) error {
+	infra, ok := errors.AsType[*backend.InfrastructureError](err)
+	if !ok || !open || infra.Nature != backend.Transient {
+		return err
+	}
+	return &backend.InfrastructureError{Op: infra.Op, Nature: backend.Unknown, Err: infra.Err}
+}
+
+// groupBytes is how large the documents of a group may be together: what is beyond it goes singly, since a message
+// to the server has at most 1 GiB.
+const groupBytes = 64 << 20
+
+// singly sends what a group left, one after the other, and answers each. Where the server is away for one it is for
+// those after it, too: they are not sent, so that nobody waits for each of them again. open says that what
+// became of the group is not known.
+func singly(members []int, open bool, send func(n int) error, answer func(n int, err error)) {
 	var away error
 	for _, n := range members {
-		err := send(n, away)
-		if infra, ok := errors.AsType[*backend.InfrastructureError](err); ok && away == nil && isAway(infra) {
-			away = &backend.InfrastructureError{Op: infra.Op, Nature: backend.Unknown, Err: infra.Err}
+		if away != nil {
+			answer(n, stillOpen(away, open))
+			continue
 		}
+		err := send(n)
+		if isAway(err) {
+			infra, _ := errors.AsType[*backend.InfrastructureError](err)
+			away = &backend.InfrastructureError{Op: infra.Op, Nature: backend.Transient, Err: infra.Err}
+		}
+		answer(n, stillOpen(err, open))
 	}
 }
 
-// isAway reports whether a call failed for a reason that its neighbours have, too: not by a lock that somebody
-// holds on its run, and not by what it says.
-func isAway(infra *backend.InfrastructureError) bool {
-	switch code(infra.Err) {
-	case codeSerializationFailure, codeDeadlock, codeLockNotAvailable, codeQueryCanceled:
+// isAway reports whether a call failed because the server could not be reached or took no statement, and not by a
+// lock that somebody holds on its run, or by what it says.
+func isAway(err error) bool {
+	infra, ok := errors.AsType[*backend.InfrastructureError](err)
+	if !ok || infra.Nature == backend.Permanent {
 		return false
 	}
-	return infra.Nature != backend.Permanent
+	switch c := code(infra.Err); c {
+	case "", codeTooManyConnections, codeReadOnly, codeAdminShutdown, codeCrashShutdown, codeCannotConnectNow:
+		return true
+	default:
+		return c[:2] == "08"
+	}
 }
 
 // isEnded reports whether a context ended, and not the database's connection.

@@ -35,7 +35,7 @@ func (s *Store) run(ctx context.Context, db session, st statement, each func(pgx
 func (s *Store) onConnection(ctx context.Context, pool *pgxpool.Pool, text string, each func(pgx.Rows) error, args []any) error {
 	c, err := pool.Acquire(ctx)
 	if err != nil {
-		return &failure{err}
+		return &failure{&undone{err}}
 	}
 	defer c.Release()
 	p := preparedOn(c.Conn())
@@ -93,6 +93,7 @@ func (s *Store) try(ctx context.Context, op string, when repeat, fn func(db sess
 		return backend.ErrClosed
 	}
 	var wait backoff
+	open := false // what became of an attempt before is not known
 	for begun := time.Now(); ; {
 		err := fn(s.pool)
 		f, failed := errors.AsType[*failure](err)
@@ -105,10 +106,11 @@ func (s *Store) try(ctx context.Context, op string, when repeat, fn func(db sess
 		n := nature(f.err)
 		curable := n == backend.Transient || n == backend.Unknown && when == always
 		if !curable || isEnded(ctx) || time.Since(begun) >= s.opts.RetryTimeout {
-			return fail(op, err)
+			return stillOpen(fail(op, err), open)
 		}
+		open = open || n == backend.Unknown
 		if wait.pause(ctx) != nil {
-			return fail(op, err)
+			return stillOpen(fail(op, err), open)
 		}
 	}
 }

@@ -16,6 +16,7 @@ func (s *Store) InsertRuns(ctx context.Context, owner backend.Owner, ins []backe
 	results := make([]backend.InsertResult, len(ins))
 	members := make([]*insert, len(ins))
 	var single, group []int
+	bytes, open := 0, false
 	seen := make(map[string]bool, len(ins))
 	for n := range ins {
 		i, err := s.newInsert(owner, ins[n])
@@ -24,7 +25,7 @@ func (s *Store) InsertRuns(ctx context.Context, owner backend.Owner, ins []backe
 			continue
 		}
 		members[n] = i
-		if i.in.Key != "" || seen[i.in.Document.ID] || !i.events.fit() {
+		if bytes += len(i.document); i.in.Key != "" || seen[i.in.Document.ID] || !i.events.fit() || bytes > groupBytes {
 			single = append(single, n)
 		} else {
 			group = append(group, n)
@@ -32,7 +33,8 @@ func (s *Store) InsertRuns(ctx context.Context, owner backend.Owner, ins []backe
 		seen[i.in.Document.ID] = true
 	}
 	if len(group) > 1 {
-		done := s.insertGroup(ctx, owner, members, group, results)
+		var done map[int]bool
+		done, open = s.insertGroup(ctx, owner, members, group, results)
 		for _, n := range group {
 			if !done[n] {
 				single = append(single, n)
@@ -41,24 +43,22 @@ func (s *Store) InsertRuns(ctx context.Context, owner backend.Owner, ins []backe
 	} else {
 		single = append(group, single...)
 	}
-	singly(single, func(n int, refused error) error {
-		if results[n].Err = refused; refused == nil {
-			results[n].Inserted, results[n].Err = s.insert(ctx, members[n])
-		}
-		return results[n].Err
-	})
+	singly(single, open, func(n int) (err error) {
+		results[n].Inserted, err = s.insert(ctx, members[n])
+		return err
+	}, func(n int, err error) { results[n].Err = err })
 	return results
 }
 
-// insertGroup inserts the members named by group, and answers which of them it stored.
-func (s *Store) insertGroup(ctx context.Context, owner backend.Owner, members []*insert, group []int, results []backend.InsertResult) map[int]bool {
+// insertGroup inserts the members named by group, and answers which of them it stored, or that this is not known.
+func (s *Store) insertGroup(ctx context.Context, owner backend.Owner, members []*insert, group []int, results []backend.InsertResult) (done map[int]bool, open bool) {
 	var a insertArguments
 	place := make(map[string]int, len(group))
 	for _, n := range group {
 		place[members[n].in.Document.ID] = n
 		a.add(s, members[n])
 	}
-	done := make(map[int]bool, len(group))
+	done = make(map[int]bool, len(group))
 	// Never again after an unknown outcome: the singles find out what was stored.
 	err := s.try(ctx, "insert runs", unsent, func(db session) error {
 		clear(done)
@@ -79,12 +79,12 @@ func (s *Store) insertGroup(ctx context.Context, owner backend.Owner, members []
 		for _, n := range group {
 			results[n].Inserted = backend.Inserted{}
 		}
-		return nil
+		return nil, backend.Classify(err) == backend.Unknown
 	}
 	for n := range done {
 		s.changed(members[n].in.Schedule, members[n].in.Now)
 	}
-	return done
+	return done, false
 }
 
 // insertArguments are the parallel arrays of insert_group.

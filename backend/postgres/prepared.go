@@ -25,8 +25,7 @@ type prepared struct {
 const (
 	// firstRenewal is for how long a connection keeps its first plans. A plan that is made while a table is
 	// small reads all of it, and would go on to while the table grows, until its next analysis, which may be minutes
-	// away. Each renewal comes after twice the time, so that a table doubles between two, at most,
-	// and no plan is older than lastRenewal.
+	// away. Each renewal comes after twice the time, and at last after lastRenewal.
 	firstRenewal = 50 * time.Millisecond
 	lastRenewal  = 10 * time.Second
 )
@@ -59,8 +58,9 @@ func (p *prepared) renew(ctx context.Context) error {
 	if !p.keeps || time.Since(p.planned) < p.renewal {
 		return nil
 	}
-	if err := p.conn.PgConn().Exec(ctx, "discard plans").Close(); err != nil {
-		return &undone{err} // the statement that it is for was not sent
+	// Where the server refuses, it keeps its plans.
+	if err := p.conn.PgConn().Exec(ctx, "discard plans").Close(); err != nil && (p.conn.IsClosed() || code(err) == "") {
+		return &undone{err}
 	}
 	p.planned, p.renewal = time.Now(), min(2*p.renewal, lastRenewal)
 	return nil
@@ -77,7 +77,7 @@ func (p *prepared) query(ctx context.Context, text string, args []any) (pgx.Rows
 	if sd == nil {
 		var err error
 		if sd, err = p.conn.Prepare(ctx, nameOf(text), text); err != nil {
-			return nil, err
+			return nil, &undone{err}
 		}
 		p.statements[text] = sd
 	}

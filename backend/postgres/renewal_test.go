@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -56,7 +57,8 @@ func TestAConnectionMakesItsPlansAnewWhileTheTableGrows(t *testing.T) {
 			}
 		}
 	}
-	// readsAll reports whether the plan that the connection keeps for groups reads the whole table.
+	// readsAll reports whether the plan that the connection keeps for groups reads the whole table. Its own
+	// query, which is prepared too, must not find itself.
 	readsAll := func() bool {
 		t.Helper()
 		var name string
@@ -97,5 +99,47 @@ func TestAConnectionMakesItsPlansAnewWhileTheTableGrows(t *testing.T) {
 			t.Fatal("the plan of the small table is kept")
 		}
 		commit()
+	}
+}
+
+// firstRenewal is for how long a connection keeps its first plans.
+const firstRenewal = 50 * time.Millisecond
+
+// A server or a proxy that refuses the renewal keeps its plans, and the statement is executed; where the connection
+// breaks under the renewal, the statement was not sent.
+func TestWhatARenewalMeetsIsNotTheStatements(t *testing.T) {
+	p, dsn := newProxy(t)
+	a := through(t, dsn, pgx.QueryExecModeCacheStatement)
+	pool := newPool(t, dsn, pgx.QueryExecModeCacheStatement, 1)
+	a.pool = func() *pgxpool.Pool { return pool }
+	s := newStore(t, a, postgres.Options{PollOnly: true, RetryTimeout: time.Nanosecond})
+	for i, tt := range []struct {
+		due    time.Duration // after which a renewal is
+		fault  fault
+		nature backend.Nature
+		stored bool
+	}{
+		{500 * time.Millisecond, fault{}, backend.Transient, false}, // opening the store took part of that
+		{firstRenewal, fault{answered: true, settled: true}, backend.Transient, false},
+		{firstRenewal, fault{code: "42601"}, backend.Permanent, true}, // the nature of no error
+		{2 * firstRenewal, fault{code: "0A000"}, backend.Permanent, true},
+	} {
+		time.Sleep(tt.due)
+		p.arm(tt.fault)
+		id := fmt.Sprint("run-", i)
+		_, err := s.InsertRun(t.Context(), backend.Tenantless(), draft(id))
+		if !p.disarm() {
+			t.Fatalf("%d: nothing was asked", i)
+		}
+		if (err == nil) != tt.stored || backend.Classify(err) != tt.nature {
+			t.Errorf("%+v: answered as %v: %v", tt.fault, backend.Classify(err), err)
+		}
+		var stored bool
+		if err := a.raw.QueryRow(t.Context(), "select exists (select from "+nameOf(s, "runs")+" where id = $1)", id).Scan(&stored); err != nil || stored != tt.stored {
+			t.Errorf("%+v: stored %v, %v", tt.fault, stored, err)
+		}
+		if _, err := s.InspectRun(t.Context(), backend.System(), "nobody"); !errors.Is(err, backend.ErrNotFound) { // opens a connection
+			t.Error(err)
+		}
 	}
 }
