@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -122,13 +123,13 @@ func (t *terminal) print(o outcome) error {
 		}
 		t.say("%s%s: %s: %s", t.paint(red, "failed"), where, f.Code, f.Message)
 		if f.Details != nil {
-			t.say("  %s", f.Details)
+			t.say("  %s", readable(f.Details))
 		}
 	case exitWaiting:
 		for _, i := range o.Interrupts {
-			t.say("%s %s asks: %s", t.paint(yellow, "waiting:"), i.Node, i.Question)
+			t.say("%s %s asks: %s", t.paint(yellow, "waiting:"), i.Node, readable(i.Question))
 			if i.Schema != nil {
-				t.say("  the answer fits %s", i.Schema)
+				t.say("  the answer fits %s", readable(i.Schema))
 			}
 		}
 	case exitPoisoned:
@@ -143,4 +144,19 @@ func (t *terminal) print(o outcome) error {
 		t.say("  %s", command)
 	}
 	return nil
+}
+
+// readableLine is how long a value may be to stand in a line with others.
+const readableLine = 100
+
+// readable is a value for a person: in a line of its own for each part when it is long.
+func readable(v json.RawMessage) string {
+	if len(v) <= readableLine {
+		return string(v)
+	}
+	var lines bytes.Buffer
+	if err := json.Indent(&lines, v, "  ", "  "); err != nil {
+		return string(v)
+	}
+	return lines.String()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -32,5 +33,17 @@ func TestColourIsOnlyForTerminalsThatWantIt(t *testing.T) {
 		if got := term.paint(red, "x") != "x"; got != c.colours {
 			t.Errorf("%s: colour %v, want %v", c.name, got, c.colours)
 		}
+	}
+}
+
+func TestALongValueIsReadLineByLine(t *testing.T) {
+	short := `{"question":"ship it?"}`
+	if got := readable([]byte(short)); got != short {
+		t.Errorf("a short value reads %q", got)
+	}
+	long := `{"notes":"` + strings.Repeat("x", readableLine) + `","question":"ship it?"}`
+	want := "{\n    \"notes\": \"" + strings.Repeat("x", readableLine) + "\",\n    \"question\": \"ship it?\"\n  }"
+	if got := readable([]byte(long)); got != want {
+		t.Errorf("a long value reads\n%s\nwant\n%s", got, want)
 	}
 }
