@@ -109,6 +109,7 @@ const firstRenewal = 50 * time.Millisecond
 // breaks under the renewal, the statement was not sent.
 func TestWhatARenewalMeetsIsNotTheStatements(t *testing.T) {
 	p, dsn := newProxy(t)
+	p.renewals = true
 	a := through(t, dsn, pgx.QueryExecModeCacheStatement)
 	pool := newPool(t, dsn, pgx.QueryExecModeCacheStatement, 1)
 	a.pool = func() *pgxpool.Pool { return pool }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -42,6 +43,9 @@ type proxy struct {
 	conns map[net.Conn]bool
 	// each, when set, says what a statement meets while nothing is armed.
 	each func() *fault
+	// renewals: those of plans are statements, too. They come when their time has come, and where statements
+	// are counted they would come between.
+	renewals bool
 	// broken are the connections that were cut, as long as the server may still do what it was
 	// asked over them.
 	broken sync.WaitGroup
@@ -234,7 +238,7 @@ func (p *proxy) requests(c *cut, client, server net.Conn) error {
 			return err
 		}
 		batch = append(batch, m...)
-		executes = executes || m[0] == 'E' || m[0] == 'Q'
+		executes = executes || m[0] == 'E' || m[0] == 'Q' && (p.renewals || !strings.HasPrefix(string(m[5:]), "discard plans"))
 		if m[0] != 'S' && m[0] != 'Q' && m[0] != 'X' && m[0] != 'p' {
 			continue
 		}
