@@ -23,6 +23,9 @@ const (
 	// linearCallers are the goroutines of one history, linearCalls the calls that each makes.
 	linearCallers = 6
 	linearCalls   = 16
+	// linearTroubles bounds the troubles of one history: each call of unknown outcome doubles the orders among
+	// which one is looked for.
+	linearTroubles = 8
 	// linearWait bounds the search for an order of the calls of one run.
 	linearWait = time.Minute
 )
@@ -89,6 +92,7 @@ type concurrency struct {
 	history *history
 	initial *model
 	makes   *Trouble
+	made    atomic.Int64 // troubles
 	now     atomic.Int64 // the virtual clock, since the start, in microseconds
 	names   atomic.Int64
 	moment  atomic.Int64
@@ -208,7 +212,7 @@ func (h *concurrency) call(i int, c *operation, random *rand.Rand) {
 
 // trouble makes trouble now and then, and answers how many there were.
 func (h *concurrency) trouble(random *rand.Rand) int {
-	if h.makes != nil && random.IntN(8) == 0 {
+	if h.makes != nil && random.IntN(8) == 0 && h.made.Add(1) <= linearTroubles {
 		h.makes.Make(random.IntN)
 	}
 	return h.troubles()

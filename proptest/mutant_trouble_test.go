@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -291,6 +292,29 @@ var troubleMutants = []mutant{
 			return right(l, b, p, send)
 		}
 	}),
+}
+
+// Each call of unknown outcome doubles the orders among which one is looked for: with seventeen in the history of one run
+// it was not decided in a minute.
+func TestAHistoryMeetsTroubleNoOftenerThanCanBeJudged(t *testing.T) {
+	var histories []*atomic.Int64
+	proptest.Linearizable(t, func(t proptest.T) proptest.Opened {
+		l := newLine()
+		t.Cleanup(func() { _ = l.Close() })
+		made := new(atomic.Int64)
+		histories = append(histories, made)
+		trouble := l.trouble()
+		makes := trouble.Make
+		trouble.Make = func(draw func(int) int) { made.Add(1); makes(draw) }
+		return proptest.Opened{Store: l, Hooks: proptest.Hooks{Trouble: trouble}}
+	}, proptest.Options{Histories: 10})
+	most := int64(0)
+	for _, made := range histories {
+		most = max(most, made.Load())
+	}
+	if most == 0 || most > 8 {
+		t.Errorf("a history met %d troubles", most)
+	}
 }
 
 // TestALineThatBreaksKeepsToTheContract: the store that the mutants of trouble are made of is right, and

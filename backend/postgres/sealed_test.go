@@ -102,7 +102,7 @@ func TestConformanceOfSealed(t *testing.T) {
 // TestCheckOfSealed: the same of random histories.
 func TestCheckOfSealed(t *testing.T) {
 	t.Parallel()
-	proptest.Check(t, opener(t, rotating(t)), proptest.Options{})
+	proptest.Check(t, opener(t, rotating(t)), proptest.Options{Rounds: 2})
 }
 
 // TestLinearizableOfSealed: the same of goroutines on one store.
