@@ -285,6 +285,7 @@ var noBadInput = map[string]string{
 	"backend.AuditRun":      "whatever is wrong with a stored run is a finding",
 	"backend.NewFinding":    "makes a finding; a check it does not know is of the worst severity",
 	"backend.Classify":      "an error it does not know is of unknown outcome",
+	"backend.StillOpen":     "it answers the error it is given, or the same as of unknown outcome",
 	"backend.EventConflict": "makes an error",
 	"backend.FromApart":     "wraps what the program wrote, as a nil interface would be a nil Store; the store it makes checks the input",
 	"backend.IdentityOf":    "reads a document that the store has decoded",

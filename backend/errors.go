@@ -112,6 +112,15 @@ var answers = []error{
 	run.ErrNoInterrupt, run.ErrAlreadyResolved, run.ErrInvalidAnswer, run.ErrFormat, value.ErrInvalid, value.ErrTooLarge,
 }
 
+// StillOpen is the error of a call that was made before: open says that what became of an earlier attempt is not known.
+// That nothing came of the last one says nothing of that, so a Transient error is Unknown then (clause A6).
+func StillOpen(err error, open bool) error {
+	if !open || Classify(err) != Transient {
+		return err
+	}
+	return &InfrastructureError{Op: "sent again", Nature: Unknown, Err: err}
+}
+
 // Classify says what may be done about an error of a store (clause A6). An
 // *InfrastructureError in its chain decides. Otherwise ErrBusy is Transient, and the
 // contract's other errors are Permanent: they are answers. Everything else, a context's

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -200,14 +201,19 @@ func (v *vehicle) giveUp(reason string) {
 
 // sendRelease reports whether the backend has answered.
 func (v *vehicle) sendRelease(policy claim.ReleasePolicy) bool {
-	e := v.engine
-	err := answered(func() error {
-		return e.retry(v.session.io, func() error {
-			return e.store.ReleaseClaim(v.session.io, v.lease.Run, v.lease.Token, policy)
-		})
-	})
+	err := v.engine.release(v.session.io, &v.lease, policy)
 	if err != nil {
-		v.say(e.outage.warning(), "belay: a claim could not be released, it expires", slog.String(keyError, err.Error()))
+		v.say(v.engine.outage.warning(), notReleased, slog.String(keyError, err.Error()))
 	}
 	return err == nil
+}
+
+// notReleased is what the log says of a claim that release could not give back.
+const notReleased = "belay: a claim could not be released, it expires"
+
+// release gives a claim back.
+func (e *Engine) release(ctx context.Context, lease *claim.Lease, policy claim.ReleasePolicy) error {
+	return answered(func() error {
+		return e.retry(ctx, func() error { return e.store.ReleaseClaim(ctx, lease.Run, lease.Token, policy) })
+	})
 }

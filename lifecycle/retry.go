@@ -38,7 +38,7 @@ func (e *Engine) retry(ctx context.Context, call func() error) error {
 	began := e.clock.Now()
 	open := false
 	for n := 0; ; n++ {
-		err := stillOpen(call(), open)
+		err := backend.StillOpen(call(), open)
 		if err == nil || n == retryLimit || backend.Classify(err) == backend.Permanent || e.clock.Now().Sub(began) >= retryWithin {
 			return err
 		}
@@ -47,15 +47,6 @@ func (e *Engine) retry(ctx context.Context, call func() error) error {
 		}
 		open = open || backend.Classify(err) == backend.Unknown
 	}
-}
-
-// stillOpen is the error of a call that was made before, and what became of it is not known if open: that
-// nothing came of the last time says nothing of the times before.
-func stillOpen(err error, open bool) error {
-	if err == nil || !open || backend.Classify(err) != backend.Transient {
-		return err
-	}
-	return &backend.InfrastructureError{Op: "sent again", Nature: backend.Unknown, Err: err}
 }
 
 // jitter is a share of d below half of it, fixed for a key, so that runs that are handed

@@ -19,8 +19,8 @@ const claimLimit = 1000
 
 // session is one stretch of claiming, with its own slots. Goroutines of its own drive what was
 // claimed: each goes on with the next vehicle when one is done, and claims for the free slots when no
-// vehicle is left or half the slots are free. One claim is in flight at a time, and what is asked meanwhile makes one more. A drain is
-// over once nothing is due; a session with a dispatcher stays until it is shut down.
+// vehicle is left or half the slots are free. One claim is in flight at a time, and what is asked meanwhile
+// makes one more. A drain is over once nothing is due; a session with a dispatcher stays until it is shut down.
 type session struct {
 	engine *Engine
 	filter claim.Filter

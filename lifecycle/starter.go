@@ -20,18 +20,13 @@ var (
 	errLeft   = errors.New("belay: the context ended before the answer: the run may be stored (give a start an ID or a Key, and it can be made again safely)")
 )
 
-const (
-	// startLanes is how many starts or groups of starts of an owner are under way at once. A start that
-	// finds a free lane goes alone and at once, in its caller's goroutine; what comes while it is taken
-	// goes together when it is free.
-	startLanes = 1
-	// startPatience is for how long a call takes a lane: one that lasts longer hangs, perhaps, and holds up
-	// nobody else. Nobody waits for a lane longer than that either.
-	startPatience = 250 * time.Millisecond
-)
+// startPatience is for how long a call takes its owner's lane: one that lasts longer hangs, perhaps, and holds up
+// nobody else. Nobody waits for the lane longer than that either.
+const startPatience = 250 * time.Millisecond
 
 // starter stores the runs that callers start one by one, in groups when they come faster than the backend
-// takes them. Nobody waits for a group to fill, and nobody longer than the context of the call. Groups are
+// takes them: one that finds its owner's lane free goes alone and at once, in its caller's goroutine, and what comes
+// meanwhile goes together when it is free again. Nobody waits for a group to fill, and nobody longer than the context of the call. Groups are
 // sent by goroutines of their own: unlike a commit's, the callers of a start may leave.
 type starter struct {
 	engine *Engine
@@ -43,8 +38,8 @@ type starter struct {
 // startQueue has the starts of one owner, since a call of the backend is for one.
 type startQueue struct {
 	owner   backend.Owner
-	lanes   []*startLane // those with a call under way
-	waiting []*starting  // for one
+	lanes   []*startLane // the calls under way, which is one unless some hang
+	waiting []*starting
 }
 
 type startLane struct{ began time.Time }
@@ -104,18 +99,12 @@ func (s *starter) insert(ctx context.Context, owner backend.Owner, init backend.
 	// It was not sent in time, or its group was spoiled: its own answer, in case another member is to blame.
 	open := backend.Classify(err) == backend.Unknown
 	inserted, err = s.engine.store.InsertRun(ctx, owner, init)
-	return inserted, stillOpen(err, open)
+	return inserted, backend.StillOpen(err, open)
 }
 
-// free reports whether a lane is. The starter is locked.
+// free reports whether the lane is. The starter is locked.
 func (q *startQueue) free(now time.Time) bool {
-	taken := 0
-	for _, lane := range q.lanes {
-		if now.Sub(lane.began) < startPatience {
-			taken++
-		}
-	}
-	return taken < startLanes
+	return !slices.ContainsFunc(q.lanes, func(lane *startLane) bool { return now.Sub(lane.began) < startPatience })
 }
 
 // await waits for the answer of a member, as long as its context and, for a lane, startPatience allow.
@@ -236,13 +225,8 @@ func (s *starter) giveBack(ctx context.Context, leases []*claim.Lease) {
 	}
 	e, ctx := s.engine, context.WithoutCancel(ctx)
 	for _, lease := range leases {
-		err := answered(func() error {
-			return e.retry(ctx, func() error {
-				return e.store.ReleaseClaim(ctx, lease.Run, lease.Token, claim.ReleasePolicy{Refund: true})
-			})
-		})
-		if err != nil {
-			e.log.LogAttrs(ctx, e.outage.warning(), "belay: a claim could not be released, it expires",
+		if err := e.release(ctx, lease, claim.ReleasePolicy{Refund: true}); err != nil {
+			e.log.LogAttrs(ctx, e.outage.warning(), notReleased,
 				slog.String(keyRun, lease.Run), slog.String(keyError, err.Error()))
 		}
 	}

@@ -121,7 +121,7 @@ func (c *Client) insertAll(ctx context.Context, inits []backend.Initialization) 
 			if len(inserted) == len(send) {
 				result = inserted[k]
 			}
-			result.Err = stillOpen(result.Err, results[i].Err != nil && backend.Classify(results[i].Err) == backend.Unknown)
+			result.Err = backend.StillOpen(result.Err, backend.Classify(results[i].Err) == backend.Unknown)
 			results[i] = result
 			if result.Err != nil && backend.Classify(result.Err) != backend.Permanent {
 				again = append(again, i)

@@ -166,6 +166,9 @@ func (m *machine) compare(clause string, after picture) {
 	m.compareReads()
 }
 
+// samePicture reports whether two pictures show the same runs and events.
+func samePicture(a, b picture) bool { return equal(a, b) || cmp.Equal(a, b, comparison) }
+
 // equal is a quick comparison that may miss an equality, but never a difference.
 func equal(a, b picture) bool {
 	return reflect.DeepEqual(a.Runs, b.Runs) && reflect.DeepEqual(a.Infos, b.Infos) && reflect.DeepEqual(a.Events, b.Events)

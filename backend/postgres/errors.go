@@ -161,16 +161,6 @@ func diagnose(err error) (Problem, string) {
 	return ProblemServer, ""
 }
 
-// stillOpen is a failure after one whose outcome is not known, if there was one: that nothing came of the last
-// attempt says nothing of those before.
-func stillOpen(err error, open bool) error {
-	infra, ok := errors.AsType[*backend.InfrastructureError](err)
-	if !ok || !open || infra.Nature != backend.Transient {
-		return err
-	}
-	return &backend.InfrastructureError{Op: infra.Op, Nature: backend.Unknown, Err: infra.Err}
-}
-
 // groupBytes is how large the documents of a group may be together: what is beyond it goes singly, since a message
 // to the server has at most 1 GiB.
 const groupBytes = 64 << 20
@@ -182,7 +172,7 @@ func singly(members []int, open bool, send func(n int) error, answer func(n int,
 	var away error
 	for _, n := range members {
 		if away != nil {
-			answer(n, stillOpen(away, open))
+			answer(n, backend.StillOpen(away, open))
 			continue
 		}
 		err := send(n)
@@ -190,7 +180,7 @@ func singly(members []int, open bool, send func(n int) error, answer func(n int,
 			infra, _ := errors.AsType[*backend.InfrastructureError](err)
 			away = &backend.InfrastructureError{Op: infra.Op, Nature: backend.Transient, Err: infra.Err}
 		}
-		answer(n, stillOpen(err, open))
+		answer(n, backend.StillOpen(err, open))
 	}
 }
 

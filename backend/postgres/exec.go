@@ -106,11 +106,11 @@ func (s *Store) try(ctx context.Context, op string, when repeat, fn func(db sess
 		n := nature(f.err)
 		curable := n == backend.Transient || n == backend.Unknown && when == always
 		if !curable || isEnded(ctx) || time.Since(begun) >= s.opts.RetryTimeout {
-			return stillOpen(fail(op, err), open)
+			return backend.StillOpen(fail(op, err), open)
 		}
 		open = open || n == backend.Unknown
 		if wait.pause(ctx) != nil {
-			return stillOpen(fail(op, err), open)
+			return backend.StillOpen(fail(op, err), open)
 		}
 	}
 }
